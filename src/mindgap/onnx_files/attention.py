@@ -107,8 +107,17 @@ def multi_head_attention(
     mask: Tensor | None = None, added: Tensor | None = None, past_k: Tensor | None = None,
     past_v: Tensor | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """With keys and values by head, the bias is of the queries alone."""
-    node.only(k is not None and v is not None and q.dim() == 3, "with packed operands")
+    """With keys and values by head, the bias is of the queries alone.
+
+    Queries, keys and values may be packed in one tensor [batch, queries, heads, 3, size], or keys and values in one
+    [batch, keys, heads, 2, size].
+    """
+    if q.dim() == 5:
+        q, k, v = (each.flatten(2) for each in q.unbind(3))
+    elif k is not None and v is None and k.dim() == 5:
+        node.only(bias is None, "with a bias and packed keys and values")
+        k, v = (each.flatten(2) for each in k.unbind(3))
+    node.only(k is not None and v is not None and q.dim() == 3, "with such operands")
     assert k is not None and v is not None
     if bias is not None:
         parts = bias.split([q.shape[-1], q.shape[-1], bias.numel() - 2 * q.shape[-1]])

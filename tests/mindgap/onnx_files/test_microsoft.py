@@ -240,3 +240,26 @@ def test_dynamic_quantisation_is_translated_to_operators_that_are_exported(tmp_p
     found = OnnxReferencePlatform(20).load(graph, given)(given)
     expected = [to_numpy(each) for each in program(torch.from_numpy(f(3, 8))).values()]
     assert all(np.array_equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
+
+
+def attention_model(*shapes: tuple[int, ...]) -> Any:
+    """MultiHeadAttention of two heads on operands of these shapes."""
+    names = [f"i{n}" for n in range(len(shapes))]
+    node = helper.make_node("MultiHeadAttention", names, ["o"], domain=MS, num_heads=2)
+    inputs = [helper.make_tensor_value_info(name, 1, shape) for name, shape in zip(names, shapes, strict=True)]
+    graph = helper.make_graph([node], "g", inputs, [helper.make_empty_tensor_value_info("o")])
+    return helper.make_model(
+        graph, ir_version=9, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid(MS, 1)]
+    )
+
+
+@pytest.mark.parametrize("packed", ["qkv", "kv"])
+def test_packed_operands_of_attention_are_those_that_onnx_runtime_takes_apart(packed: str) -> None:
+    q, k, v = f(2, 3, 2, 4), f(2, 3, 2, 4, seed=1), f(2, 3, 2, 4, seed=2)  # [batch, positions, heads, size]
+    apart = {f"i{n}": each.reshape(2, 3, 8) for n, each in enumerate((q, k, v))}
+    session = onnxruntime.InferenceSession(attention_model(*[(2, 3, 8)] * 3).SerializeToString())
+    given = [np.stack([q, k, v], 3)] if packed == "qkv" else [apart["i0"], np.stack([k, v], 3)]
+    tensors = {f"i{n}": torch.from_numpy(each) for n, each in enumerate(given)}
+    program = translated(attention_model(*[each.shape for each in given]), tensors)
+    outcome = program(*[tensors[name] for name in program.argument_names])
+    np.testing.assert_allclose(outcome["o"].numpy(), session.run(None, apart)[0], rtol=1e-5, atol=1e-6)
