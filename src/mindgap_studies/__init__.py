@@ -1,6 +1,7 @@
-"""Answers one question each by tables over a store.
+"""Answers one question each by tables: the studies of the papers, and of a task.
 
-Input: a store. Output: tables whose totals reconcile, since each is one query. Runs nothing.
+Input: a store, published data, or models that the rooms `machines`, `task_runs` and `porting_runs` run. Output: tables
+whose totals reconcile, since each is one query. A room of tables knows nothing of how its rows were run.
 """
 
 from mindgap_studies.table import StudyTable, column, records, to_csv

@@ -1,5 +1,5 @@
-"""Runs whole jobs: compare models, run a campaign, survey support, test mindgap itself.
+"""Runs whole jobs: compares models, versions and single values.
 
-Comes in: programs or a plan, names of platforms. Goes out: a `Report` or a store. `diff` holds comparisons, upgrades,
-traces and metamorphic runs. Must not know pages.
+Comes in: programs, names of platforms. Goes out: a `Report` or a store. `diff` holds comparisons, upgrades and traces.
+Campaigns, surveys and metamorphic runs are other packages. Must not know pages.
 """

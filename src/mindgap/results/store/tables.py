@@ -160,8 +160,8 @@ TABLES: Final[dict[str, TableSchema]] = {
             {"fingerprint": _TEXT, "platform": _TEXT, "op": _TEXT, "dtype": _TEXT, "layout": _TEXT, "answer": _TEXT,
              "status": _TEXT, "reason": _TEXT, "signature": _TEXT, "count": pa.int64()},
         ),
-        # How what a platform computes for a call compares with a reference (`workflows.support.agreement`). `word` is
-        # the verdict, or why there is none. A separate table, as `weaknesses` is.
+        # How what a platform computes for a call compares with a reference (`mindgap_surveys.support.agreement`).
+        # `word` is the verdict, or why there is none. A separate table, as `weaknesses` is.
         _table(
             "agreement", "fingerprint reference op dtype layout",
             {"fingerprint": _TEXT, "reference": _TEXT, "platform": _TEXT, "op": _TEXT, "dtype": _TEXT, "layout": _TEXT,

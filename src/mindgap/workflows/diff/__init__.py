@@ -1,8 +1,8 @@
 """Compares models on many platforms with a reference.
 
 Comes in: programs or graphs, names of platforms, the name of a reference. Goes out: a `Report` with a row per model and
-platform. `diff` compares platforms; `metamorphic` compares one platform with itself on rewritten graphs. Everything
-runs in worker processes. Must not know how a row is judged: that is `mindgap.judge.pipeline` and `mindgap.judge.trace`.
+platform. Everything runs in worker processes. Must not know how a row is judged: that is `mindgap.judge.pipeline` and
+`mindgap.judge.trace`.
 """
 
 from mindgap.graph.compare.culprit import Culprit
