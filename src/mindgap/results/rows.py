@@ -151,6 +151,11 @@ class Row:
     reasons: tuple[Reason, ...] = ()
 
     @property
+    def ran(self) -> bool:
+        """The platform ran the graph, the same in each run or not."""
+        return self.status in ("ok", "nondeterministic")
+
+    @property
     def finding(self) -> bool:
         """Worth a person's time, known before or not."""
         return self.verdict is not None and self.verdict not in CALM

@@ -136,7 +136,7 @@ def _object(report: Report, row: Row) -> dict[str, Any]:
 
     model = next(each for each in report.models if each.name == row.model)
     reference, here = seconds_of(model.timings), seconds_of(row.timings)
-    both = bool(reference and here) and row.status in ("ok", "nondeterministic")
+    both = bool(reference and here) and row.ran
     return {
         "model": row.model, "platform": row.platform, "verdict": row.word,
         "culprit": row.culprit.op if row.culprit else "",

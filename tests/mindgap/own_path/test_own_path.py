@@ -476,6 +476,17 @@ def test_an_error_of_a_translation_is_no_finding_while_the_file_did_not_run(tmp_
         assert stays or ("the time budget was used up" in found.detail and "no Round" in found.detail)
 
 
+@pytest.mark.parametrize("status", ["ok", "nondeterministic"])
+def test_a_failed_export_is_a_finding_also_where_the_captured_graph_gives_other_bits_in_each_run(status: Any) -> None:
+    right = np.float32([1.0, 2.0])
+    graph = build([right], [("y", "aten.relu.default", "i0")], ["y"])
+    run = OwnRun(parse(OPENVINO), "torch.export.export", None, (right,), reason="AttributeError: no __obj_flatten__")
+    row = Row("m", parse(OPENVINO), status, "rounding", message="a later run gave other outputs than the first")
+    comparison: Any = SimpleNamespace(graph=graph)
+    found = with_own_path(comparison, row, run, lambda shown: None, lambda: (right,))
+    assert found.verdict == "failed" and "__obj_flatten__" in found.detail
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("given", "said"),

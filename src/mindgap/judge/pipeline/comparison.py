@@ -168,8 +168,8 @@ class GraphComparison:
         row = row_of(self.name, outcome)
         whole, reference = self._wholes.get(platform, outcome), self._whole or self.reference
         if whole.arrays is not None and reference.arrays is not None:
-            row = without_judge(row, whole, reference)
-        return row if row.verdict else unjudged(row, why)
+            return without_judge(row, whole, reference, why)
+        return unjudged(row, why)
 
     def run(self, platform: PlatformName) -> Outcome:
         """The platform's first outcome: runs the graph unless it has run already."""
@@ -204,7 +204,7 @@ class GraphComparison:
                 detail = f"the reference ran once, and failed when it was run again: {reference.message}"
                 return dataclasses.replace(row, verdict="reference_failed", blame="reference", detail=detail)
             if not self.context.settings.judge:
-                return without_judge(row, whole, reference)
+                return without_judge(row, whole, reference, Reason("no_judge"))
             started = time.perf_counter()
             judge = self._the_judge()
             from mindgap.judge.oracle import OracleMemoryError
@@ -283,9 +283,9 @@ def by_promise(usual: Judgement, promised: Judgement, language: str) -> Judgemen
     return dataclasses.replace(promised, detail=detail)
 
 
-def without_judge(row: Row, outcome: Outcome, reference: Outcome) -> Row:
+def without_judge(row: Row, outcome: Outcome, reference: Outcome, why: Reason) -> Row:
     """The row with how far the outputs are apart. Whether that is more than rounding stays open; another number, shape
-    or dtype of outputs is a finding without a judge."""
+    or dtype of outputs is a finding without a judge. `why`: why there is none."""
     from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
 
     assert outcome.arrays is not None and reference.arrays is not None, "both were asked for whole outputs"
@@ -294,7 +294,7 @@ def without_judge(row: Row, outcome: Outcome, reference: Outcome) -> Row:
         detail = "outputs have another number, shape or dtype than the reference's; no judge looked for the operator"
         return dataclasses.replace(row, verdict="structural", blame="undecided", detail=detail)
     return dataclasses.replace(
-        unjudged(row, Reason("no_judge")), metrics=row_metrics(outcome.arrays, reference.arrays, None),
+        unjudged(row, why), metrics=row_metrics(outcome.arrays, reference.arrays, None),
         profiles=fixed_tolerances(outcome.arrays, reference.arrays),
     )  # fmt: skip
 

@@ -148,7 +148,7 @@ def _agreeing(case: _Case) -> Row:
 
 def _agreeing_file(case: _Case) -> Row:
     """The row of a file that the runtime computes right: findings of its translated graph are none of the user's."""
-    if case.translation_failed or (case.row.finding and case.row.status == "ok"):
+    if case.translation_failed or (case.row.finding and case.row.ran):
         return _judged_as_file(case)
     return _agreeing(case)
 
@@ -191,7 +191,7 @@ def _failing(case: _Case) -> Row:
     Where the platform fails on the captured graph too, that is the finding, unless a custom operator is at fault: it is
     in the program, and not in the captured graph.
     """
-    return _faulty(case) if case.row.status == "ok" or case.run.operator else _as_it_was(case)
+    return _faulty(case) if case.row.ran or case.run.operator else _as_it_was(case)
 
 
 def _faulty(case: _Case) -> Row:
@@ -229,7 +229,7 @@ def _decided_row(case: _Case, decision: FileDecision) -> Row:
     if decision.explains_graph:
         row = cleared(row)
     of_translation = decision.quantised and has_faults_of_translation(row)
-    if of_translation and (row.status != "ok" or is_narrow(case.comparison, row.platform)):
+    if of_translation and (not row.ran or is_narrow(case.comparison, row.platform)):
         row = cleared(row)
     for fault in decision.faults:
         row = with_fault(row, fault, case.about, case.sides)

@@ -90,7 +90,7 @@ def change_of(row: Row, *, before_ran: bool) -> Change:
     if row.status == "unsupported":
         return "lost" if before_ran else "absent"
     if row.verdict is None:
-        return "gained" if row.status in ("ok", "nondeterministic") else "absent"
+        return "gained" if row.ran else "absent"
     if row.verdict == "identical":
         return "same"
     if not row.finding:

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from mindgap.graph.activity import activity_receiver, report_activity
+from mindgap.graph.compare.reason import Reason
 from mindgap.graph.tensors import TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.time_budget import INTERRUPTED, OutOfTime, TimeBudget
 from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
+from mindgap.results.advice import advised
 from mindgap.results.rows import PlatformFacts, Report
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome
@@ -59,6 +61,9 @@ def test_what_is_known_without_a_judge(tmp_path: Path) -> None:
     comparison.run(platform)
     some = comparison.row_so_far(platform, INTERRUPTED)
     assert (some.word, some.detail) == ("unjudged", "interrupted") and some.metrics["max_abs"]
+    assert advised(some).advice == "", "the user did not leave the judge out"
+    late = advised(comparison.row_so_far(platform, Reason("time_budget")))
+    assert late.metrics["max_abs"] and late.advice == "give --budget more time, or compare fewer platforms at once"
     comparison.run(parse("cpu/eager@threads=1"))
     assert comparison.row_so_far(parse("cpu/eager@threads=1"), INTERRUPTED).verdict == "identical"
 
