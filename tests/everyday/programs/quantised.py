@@ -86,6 +86,20 @@ def torch_dynamic():
     return torch.ao.quantization.quantize_dynamic(net(), {nn.Linear}, dtype=torch.qint8), rows()
 
 
+class Sequences(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.head = nn.LSTM(4, 8, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(self.layer(x)[0][:, -1])
+
+
+def torch_dynamic_recurrent():
+    torch.manual_seed(0)
+    return torch.ao.quantization.quantize_dynamic(Sequences().eval(), {nn.LSTM, nn.Linear}), (torch.randn(2, 5, 4),)
+
+
 def torch_static():
     torch.manual_seed(0)
     model, images = Pictures().eval(), torch.rand(2, 3, 8, 8)
