@@ -1,6 +1,7 @@
 """Translates ONNX's recurrent layers: to PyTorch's layer where that computes the same, else one step after another.
 
-Source of the formulas: ONNX's specification of `LSTM`, `GRU` and `RNN` (version 22).
+Sources of the formulas: ONNX's specification of `LSTM`, `GRU` and `RNN` (version 22); ONNX Runtime's kernel of
+`com.microsoft.DynamicQuantizeLSTM`.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false
@@ -9,13 +10,14 @@ Source of the formulas: ONNX's specification of `LSTM`, `GRU` and `RNN` (version
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
 from torch.nn import functional as F
 
 from mindgap.onnx_files.node import OnnxNode, translates
+from mindgap.onnx_files.pointwise import dynamic_quantize
 
 Tensor = torch.Tensor
 
@@ -37,12 +39,14 @@ _ACTIVATIONS: Final[Mapping[bytes, tuple[Callable[[Tensor, float, float], Tensor
 }  # fmt: skip
 #: Steps of a layer that are written out, at most.
 _STEPS: Final = 256
+#: As many of a quantised one, each of whose steps is some 30 operators.
+_QUANTISED_STEPS: Final = 32
 
 
 @dataclass(frozen=True)
 class _Direction:
     """What one direction of a layer has: weights of the input and of the state, biases (None: zero), the weights from
-    the cell to the gates (`LSTM`), first states, and the activations."""
+    the cell to the gates (`LSTM`), first states, the activations, and what is done to a state before its product."""
 
     w: Tensor
     r: Tensor
@@ -51,12 +55,39 @@ class _Direction:
     h: Tensor
     c: Tensor
     activations: Sequence[Callable[[Tensor], Tensor]]
+    given: Callable[[Tensor], Tensor]
+
+
+@translates("com.microsoft.DynamicQuantizeLSTM", structural=(4,))
+def dynamic_quantize_lstm(
+    node: OnnxNode, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None, _: None, h: Tensor | None, c: Tensor | None,
+    peephole: Tensor | None, ws: Tensor, wz: Tensor, rs: Tensor, rz: Tensor,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """The whole input is quantised at once, and the states of all rows at each step, to bytes by their own range. So
+    does ONNX Runtime with one thread; with more, each thread takes the range of its rows."""
+
+    node.only(x.shape[0] <= _QUANTISED_STEPS, f"of more than {_QUANTISED_STEPS} steps")
+
+    def real(weight: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+        scale, zero = (each.reshape(each.shape[0], 1, -1) for each in (scale, zero))
+        return ((weight.to(torch.float32) - zero.to(torch.float32)) * scale).transpose(1, 2)
+
+    w, r = real(w, ws, wz), real(r, rs, rz)
+    return recurrent(replace(node, op="LSTM"), _through_bytes(x), w, r, b, None, h, c, peephole, _through_bytes)
+
+
+def _through_bytes(x: Tensor) -> Tensor:
+    """Quantises to bytes and back. Zeros have no range."""
+    quantised, scale, zero = dynamic_quantize(OnnxNode("DynamicQuantizeLinear", {}, {}, (True,)), x)
+    moved = (quantised.to(torch.float32) - zero.to(torch.float32)) * scale
+    return torch.where(scale > 0, moved, x)
 
 
 @translates("LSTM", "GRU", "RNN", structural=(4,))
 def recurrent(
     node: OnnxNode, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, _: None = None,
     h: Tensor | None = None, c: Tensor | None = None, peephole: Tensor | None = None,
+    given: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Lengths of the sequences must be known. Where all are the whole length they change nothing."""
     batch_first = bool(node.get("layout", 0))
@@ -66,10 +97,10 @@ def recurrent(
     lengths = node.integers(4)
     if lengths is not None and all(length == sequence.shape[0] for length in lengths):
         lengths = None
-    plain = lengths is None and peephole is None and _is_plain(node, w.shape[0])
+    plain = lengths is None and peephole is None and given is None and _is_plain(node, w.shape[0])
     y, *last = (
         _pytorch_layer(node, sequence, w, r, b, states) if plain
-        else _stepwise_layer(node, sequence, w, r, b, states, lengths, peephole)
+        else _stepwise_layer(node, sequence, w, r, b, states, lengths, peephole, given or (lambda state: state))
     )  # fmt: skip
     y = y.permute(1, 0, 2, 3) if batch_first else y.permute(0, 2, 1, 3)
     last = [each.movedim(0, 1) if batch_first else each for each in last]
@@ -115,7 +146,7 @@ def _pytorch_layer(
 
 def _stepwise_layer(
     node: OnnxNode, sequence: Tensor, w: Tensor, r: Tensor, b: Tensor | None, states: Sequence[Tensor],
-    lengths: Sequence[int] | None, peephole: Tensor | None,
+    lengths: Sequence[int] | None, peephole: Tensor | None, given: Callable[[Tensor], Tensor],
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Returns [steps, batch, directions, hidden] and the last states, each step written out."""
     node.only(sequence.shape[0] <= _STEPS, f"of more than {_STEPS} steps that PyTorch's layer does not have")
@@ -130,6 +161,7 @@ def _stepwise_layer(
             w[i], r[i], None if b is None else (b[i].chunk(2, 0)[0], b[i].chunk(2, 0)[1]),
             None if peephole is None else peephole[i], states[0][i], states[1][i],
             [_activation(name, alphas, betas, i * per + k) for k, name in enumerate(names[i * per : (i + 1) * per])],
+            given,
         )  # fmt: skip
         backwards = node.get("direction", b"forward") == b"reverse" or i == 1
         y, *end = _one_direction(node, sequence, one, lengths, backwards)
@@ -184,7 +216,7 @@ def _rnn_step(node: OnnxNode, one: _Direction, x: Tensor, h: Tensor, c: Tensor) 
 def _lstm_step(node: OnnxNode, one: _Direction, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """Gates stand in the order input, output, forget, cell; the weights from the cell in the order input, output,
     forget."""
-    i, o, f, g = _gates(one, x, h, 4)
+    i, o, f, g = _gates(one, x, one.given(h), 4)
     first, second, third = one.activations
     from_cell = None if one.peephole is None else one.peephole.chunk(3)
     entered = first(_clipped(node, i if from_cell is None else i + from_cell[0] * c))
