@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import EntryPoint
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 import typer
@@ -144,7 +147,7 @@ class CommandGroup(TyperGroup):
             try:
                 self.commands[name] = _built(name, loaded(point))
             except MindgapError as error:
-                self.commands[name] = _missing(name, error)
+                self.commands[name] = _missing(point, error)
         return self.commands.get(name)
 
 
@@ -187,11 +190,26 @@ def _completed(names: Callable[[str], list[str]], _context: object, _param: obje
     return without_prefix(names(incomplete), incomplete)
 
 
-def _missing(name: str, error: MindgapError) -> TyperCommand:
-    """Returns a command whose libraries are missing: any arguments name them."""
+def _missing(point: EntryPoint, error: MindgapError) -> TyperCommand:
+    """Returns a command whose libraries are missing: any arguments name them. Its help is read from its source."""
 
     def raising(_: Sequence[str] = ()) -> None:
         raise error
 
     settings = {"allow_extra_args": True, "ignore_unknown_options": True}
-    return Command(name, callback=raising, help=str(error), context_settings=settings, rich_markup_mode=None)
+    text = f"{_help_in_source(point)}\n\nNot here: {error}"
+    return Command(point.name, callback=raising, help=text, context_settings=settings, rich_markup_mode=None)
+
+
+def _help_in_source(point: EntryPoint) -> str:
+    """Returns the docstring of a command's function, or the help of its `typer.Typer`, without importing it."""
+    package, _, rest = point.module.partition(".")
+    spec = find_spec(package)
+    folder = (spec.submodule_search_locations if spec else None) or ["."]
+    file = Path(folder[0]) / f"{rest.replace('.', '/')}.py"
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef) and node.name == point.attr:
+            return (ast.get_docstring(node) or "").partition("\n\n")[0]
+        if isinstance(node, ast.keyword) and node.arg == "help" and isinstance(node.value, ast.Constant):
+            return str(node.value.value)
+    return ""

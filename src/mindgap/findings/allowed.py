@@ -93,7 +93,10 @@ def project_allowances(folder: Path) -> tuple[Allowance, ...]:
         data: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise MindgapError(f"{file} cannot be read: {error}") from None
-    entries: Any = data.get("tool", {}).get("mindgap", {}).get("allow", [])
+    section: dict[str, Any] = data.get("tool", {}).get("mindgap", {})
+    if unknown := sorted(set(section) - {"allow"}):
+        raise MindgapError(f"{file}: [tool.mindgap] has no {unknown[0]!r}; its one key is allow")
+    entries: Any = section.get("allow", [])
     where = f"{file}: [tool.mindgap] allow:"
     if not isinstance(entries, list):
         raise MindgapError(f"{where} it must be a list, as in allow = ['openvino/cpu: float32 products in bfloat16']")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,3 +71,14 @@ def test_options_are_in_groups() -> None:
 
 def test_brackets_are_text() -> None:
     assert "DEVICE/MODE[@key=value,…]" in shown("mindgap diff")
+
+
+def test_a_command_whose_libraries_are_missing_has_its_help() -> None:
+    script = (
+        "import sys\nfor name in ('pyarrow', 'duckdb'): sys.modules[name] = None\n"
+        "from mindgap.cli.app import main\nmain(['--help'])"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    listed = dict(re.findall(r"^  (\w+) +(.*)$", ran.stdout, re.MULTILINE))
+    assert listed["invariance"].startswith("Ask whether") and listed["study"].startswith("The tables")
+    assert "not installed" not in ran.stdout

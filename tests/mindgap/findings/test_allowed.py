@@ -92,6 +92,12 @@ def test_a_pyproject_that_is_wrong_is_one_line_before_anything_runs(tmp_path: Pa
     assert "\n" not in str(raised.value)
 
 
+def test_an_unknown_key_of_the_project_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.mindgap]\nalow = ['x: y']\n")
+    with pytest.raises(MindgapError, match=r"pyproject\.toml: \[tool\.mindgap\] has no 'alow'; its one key is allow"):
+        project_allowances(tmp_path)
+
+
 @pytest.mark.nightly
 def test_diff_passes_with_what_the_project_allows(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(

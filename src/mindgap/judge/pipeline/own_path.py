@@ -214,7 +214,8 @@ def _faulty(case: _Case) -> Row:
         masked = dataclasses.replace(compared, text=joined(compared.text, where))
         fault, weak = fault_of(run, masked, case.locate, draws(case.comparison.graph))
         row = dataclasses.replace(row, weaknesses=(*row.weaknesses, *weak))
-        faults = [dataclasses.replace(fault, blame=case.blame)]
+        advice = fault.advice or (_UNREAD if where else "")
+        faults = [dataclasses.replace(fault, blame=case.blame, advice=advice)]
     for fault in faults:
         row = with_fault(row, fault, case.about, None if failed else case.sides)
     return row
@@ -236,6 +237,8 @@ def _decided_row(case: _Case, decision: FileDecision) -> Row:
     return row
 
 
+#: What to do where all that differs lies where a mask is closed.
+_UNREAD: Final = "leave out places that no one reads: --output-mask ARGUMENT (~ARGUMENT where it is 1 at padding)"
 #: How the row is made, by what the comparison of the program's own way gave.
 _ROWS: Final[Mapping[OwnPathStatus, Callable[[_Case], Row]]] = {
     "same": _agreeing,

@@ -64,6 +64,8 @@ def _closed(array: Array) -> Iterator[tuple[_Mask, str]]:
     wide = widen(values).numpy()
     if array.dtype == np.bool_ or bool(np.isin(wide, (0, 1)).all()):
         closed, words = wide == 0, "where {} is 0"
+        if not bool(closed.all()):
+            yield ~closed, "where {} is 1"  # PyTorch's masks of padding are so
     elif bool(((wide == 0) | (wide <= -1e4)).all()):
         closed, words = wide != 0, "where {} is not 0"
     else:

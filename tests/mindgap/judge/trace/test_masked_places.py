@@ -40,6 +40,7 @@ def test_a_row_that_its_mask_lets_nothing_through() -> None:
     ("mask", "words"),
     [
         (np.array([[1, 1, 0], [1, 0, 0]]), "only where `m` is 0"),
+        (np.array([[False, False, True], [False, True, True]]), "only where `m` is 1"),
         (np.array([[0, 0, -np.inf], [0, -1e9, -np.inf]]), "only where `m` is not 0"),
         (np.array([[1.0, 2.0, 0.0], [1.0, 0.0, 0.0]]), ""),
         (np.array([[1, 1, 0], [1, 1, 0]]), ""),
