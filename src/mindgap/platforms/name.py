@@ -113,9 +113,8 @@ def parse(text: str) -> PlatformName:
     device, slash, mode = device_mode.partition("/")
     registered = device and slash and mode and "/" not in mode and not any(c.isspace() for c in device_mode)
     if not registered and _IMPORT_PATH.fullmatch(device_mode) is None:
-        raise PlatformError(
-            f"platform {text!r} is not DEVICE/MODE[@key=value,…], as in cpu/eager@isa=avx2 (`mindgap platforms` lists them)"
-        )
+        form = "DEVICE/MODE[@key=value,…], as in cpu/eager@isa=avx2 (`mindgap platforms` lists them)"
+        raise PlatformError(f"platform {text!r} is not {form}")
     if at and not listed.strip():
         raise PlatformError(f"platform {text!r}: no option follows the @")
     options: dict[str, str] = {}

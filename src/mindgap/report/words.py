@@ -161,9 +161,8 @@ def non_finite_notes(report: Report) -> list[str]:
         for each in model.non_finite:
             if each.count == each.elements and all(each in row.non_finite for row in rows):
                 where = f"on {report.reference} and on every platform"
-                notes.append(
-                    f"{model.name}: {_not_finite(each)} {where}: comparing it says nothing (--inputs FILE.npz gives others)"
-                )
+                nothing = "comparing it says nothing (--inputs FILE.npz gives others)"
+                notes.append(f"{model.name}: {_not_finite(each)} {where}: {nothing}")
     return notes
 
 
