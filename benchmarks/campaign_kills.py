@@ -18,7 +18,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent.parent / "tests" / "campaign"
+TESTS = Path(__file__).resolve().parent.parent / "tests" / "mindgap_campaign" / "campaign"
 sys.path.insert(0, str(TESTS))
 os.environ["PYTHONPATH"] = str(TESTS)
 

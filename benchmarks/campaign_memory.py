@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-TESTS = Path(__file__).resolve().parent.parent / "tests" / "campaign"
+TESTS = Path(__file__).resolve().parent.parent / "tests" / "mindgap_campaign" / "campaign"
 sys.path.insert(0, str(TESTS))
 os.environ["PYTHONPATH"] = str(TESTS)
 

@@ -49,7 +49,7 @@ from mindgap.results.report_json import decode_report
 from mindgap_campaign.campaign.cases.bundle import BundleSource, plan_of
 from mindgap_studies.machines.collected_file import read as read_machine
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tests")]
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tests" / "mindgap_runtimes")]
 
 from damaged_contents import damaged_bytes, damaged_tree, unzipped, zipped  # noqa: E402
 from damaged_graphs import damaged_graph, model_with_everything, small_graph  # noqa: E402

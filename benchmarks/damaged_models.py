@@ -22,7 +22,7 @@ _STRINGS = ("", "\0", "x", "Relu", "If", "Loop", "NoSuchOperator", "com.microsof
 
 def make_tflite(_: Path) -> bytes:
     """Integers through a convolution, a reshape, a product, a softmax and a mean."""
-    from corpus.tflite_models.tflite_writer import FileNode, FileTensor, constant, model_bytes
+    from litert_files.tflite_writer import FileNode, FileTensor, constant, model_bytes
 
     tensors = [
         FileTensor("x", (1, 4, 4, 2), "int8", scale=0.05, zero=-3),

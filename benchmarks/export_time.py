@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "mindgap"))
 
 from mindgap.graph import concatenate
 from mindgap.platforms.onnx.export import export

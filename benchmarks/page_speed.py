@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "mindgap"))
 
 from mindgap.report import html_page
 from mindgap.report.cause_page import cause_page, index_page

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).parents[1] / "tests" / "campaign"
+TESTS = Path(__file__).parents[1] / "tests" / "mindgap_campaign" / "campaign"
 sys.path.insert(0, str(TESTS))
 
 from ray_cluster import cluster_of  # noqa: E402

@@ -24,6 +24,9 @@ import torch.nn.functional as F
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
+#: The writer of LiteRT files lies with the tests of that format, also where this file is run as a script.
+sys.path.append(str(Path(__file__).parents[1] / "mindgap_runtimes"))
+
 FLOAT, HALF, INT64, BOOL = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.BOOL
 MICROSOFT = "com.microsoft"
 
@@ -672,6 +675,5 @@ def build_all(folder: Path, names: Sequence[str] = ()) -> dict[str, Path]:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
     for made in build_all(Path(sys.argv[1]), sys.argv[2:]).values():
         print(made)

@@ -311,6 +311,6 @@ def test_a_program_on_an_emulated_processor_gets_more_time(monkeypatch: pytest.M
     with OwnPathClient(5) as programs:
         for place in (where, replace(where, name="native", emulation=None)):
             backend = BackendInEnvironment(eager, places()["cpu/eager"], place)
-            with programs._processes_of(parse("cpu/eager"), backend, ScriptRunner("")).taken() as client:
+            with programs._processes_of("", parse("cpu/eager"), backend, ScriptRunner("")).taken() as client:
                 limits.append(client.limits.deadline_s)
     assert limits[0] == 10 * limits[1]
