@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("-p", "--platform", action="append", default=[])
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    if given.write and given.only:
+    if given.write and given.only != [""]:
         parser.error("--write writes the page of all things: leave out --only")
     platforms = given.platform or suite.PLATFORMS
     truth, known = suite.truth(), suite.wrong()
