@@ -71,10 +71,13 @@ def metadata(wheel: Path) -> Message:
 
 
 def listed(*folders: str) -> set[str]:
-    """Returns the files of the source tree that git tracks or would add."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *folders]
-    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
-    return {name for name in names if name and (ROOT / name).is_file()}
+    """Returns the files of the source tree, without what Python leaves behind. It needs no git."""
+    paths = [
+        path
+        for folder in folders
+        for path in ((ROOT / folder).rglob("*") if (ROOT / folder).is_dir() else [ROOT / folder])
+    ]
+    return {str(path.relative_to(ROOT)) for path in paths if path.is_file() and "__pycache__" not in path.parts}
 
 
 def test_the_wheel_has_every_file_of_the_six_packages_and_no_other(release: Release) -> None:
