@@ -211,11 +211,10 @@ def _faulty(case: _Case) -> Row:
             faults = [dataclasses.replace(each, verdict="failed") for each in faults]
     if not faults:
         where = "" if failed else masked_words(case.comparison, run, compared.against, case.sides)
-        masked = dataclasses.replace(compared, text=joined(compared.text, where))
+        masked = dataclasses.replace(compared, text=joined(compared.text, where and f"{where} ({_UNREAD})"))
         fault, weak = fault_of(run, masked, case.locate, draws(case.comparison.graph))
         row = dataclasses.replace(row, weaknesses=(*row.weaknesses, *weak))
-        advice = fault.advice or (_UNREAD if where else "")
-        faults = [dataclasses.replace(fault, blame=case.blame, advice=advice)]
+        faults = [dataclasses.replace(fault, blame=case.blame)]
     for fault in faults:
         row = with_fault(row, fault, case.about, None if failed else case.sides)
     return row
@@ -238,7 +237,7 @@ def _decided_row(case: _Case, decision: FileDecision) -> Row:
 
 
 #: What to do where all that differs lies where a mask is closed.
-_UNREAD: Final = "leave out places that no one reads: --output-mask ARGUMENT (~ARGUMENT where it is 1 at padding)"
+_UNREAD: Final = "--output-mask leaves such places out"
 #: How the row is made, by what the comparison of the program's own way gave.
 _ROWS: Final[Mapping[OwnPathStatus, Callable[[_Case], Row]]] = {
     "same": _agreeing,
