@@ -34,8 +34,7 @@ def parting_node(path: Path, export: Any, program: FlatProgram) -> tuple[Any, fl
     """
     with tempfile.TemporaryDirectory(prefix="mindgap-export-") as folder:
         _LIBRARY.save(export, f"{folder}/export.onnx")
-        sides = [_evaluated(each, program) for each in (path, Path(folder) / "export.onnx")]
-    old, new = (each for each in sides) if None not in sides else (None, None)
+        old, new = (_evaluated(each, program) for each in (path, Path(folder) / "export.onnx"))
     if old is None or new is None:
         return None
     unpaired: int | None = None

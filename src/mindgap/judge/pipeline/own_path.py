@@ -52,6 +52,8 @@ from mindgap.results.rows import OwnPath, OwnPathStatus, Row
 if TYPE_CHECKING:
     from mindgap.judge.pipeline.quantised_files import Probe
 
+#: Follows the places where a difference lies, if a mask among the arguments explains them.
+_UNREAD: Final = "--output-mask leaves such places out"
 #: The text of a row of a quantised program whose own path could not run.
 QUANTISED_LEFT_OUT: Final = (
     "the quantised kernels did not run: the captured graph spells quantisation out, and the program itself was not run"
@@ -236,8 +238,6 @@ def _decided_row(case: _Case, decision: FileDecision) -> Row:
     return row
 
 
-#: What to do where all that differs lies where a mask is closed.
-_UNREAD: Final = "--output-mask leaves such places out"
 #: How the row is made, by what the comparison of the program's own way gave.
 _ROWS: Final[Mapping[OwnPathStatus, Callable[[_Case], Row]]] = {
     "same": _agreeing,

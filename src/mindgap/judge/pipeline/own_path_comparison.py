@@ -216,11 +216,13 @@ def _is_wrong_elsewhere(
     if "reduced_precision" in (row.verdict, *(fault.verdict for fault in row.faults)):
         return False
     for own, graph, expected in zip(ours, graphs, reference, strict=False):
-        wide = np.result_type(expected, np.float64)
-        finite = (not_finite(own.astype(wide)) == 0) & (not_finite(expected.astype(wide)) == 0)
-        right = expected.astype(wide)[finite]
-        off, graph_off = np.abs(own.astype(wide)[finite] - right), np.abs(graph.astype(wide)[finite] - right)
-        wrong = (off > _WRONG * np.abs(right).max(initial=0.0)) & ~(graph_off > off / 100)
+        wide = np.complex128 if np.iscomplexobj(expected) else np.float64
+        ours_wide, graph_wide, right = (each.astype(wide) for each in (own, graph, expected))
+        finite = (not_finite(ours_wide) == 0) & (not_finite(right) == 0)
+        right = right[finite]
+        off, graph_off = np.abs(ours_wide[finite] - right), np.abs(graph_wide[finite] - right)
+        # Where the graph is NaN it is not right.
+        wrong = (off > _WRONG * np.abs(right).max(initial=0.0)) & (graph_off <= off / 100)
         if wrong.sum() > wrong.size / 100:
             return True
     return False
