@@ -152,7 +152,8 @@ class Session:
                 floats = None
                 if reference_model is not None:
                     floats = FloatModel(_name_of(reference_model), partial(graph, given, reference_model))
-                subject = Subject(label, partial(graph, given, one), program=program, group=group, float_model=floats)
+                make, captures = partial(graph, given, one), not isinstance(model, Graph)
+                subject = Subject(label, make, in_process=captures, program=program, group=group, float_model=floats)
                 subjects.append(subject)
             report = self.diff_many(subjects, platforms, settings=settings)
         finally:
