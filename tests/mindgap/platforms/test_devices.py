@@ -139,6 +139,20 @@ def test_inductor_asks_for_triton_where_it_needs_it(monkeypatch):
     assert presence.triton_present(DEVICES["mps"]).available and presence.triton_present(DEVICES["cpu"]).available
 
 
+@pytest.mark.skipif(not presence.compiler_present().available, reason="no C++ compiler on PATH")
+def test_inductor_is_unavailable_where_every_compilation_would_fail(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "a folder"))
+    with_space = presence.compiler_present()
+    assert not with_space.available and "a folder: set TORCHINDUCTOR_CACHE_DIR" in with_space.reason
+    # PyTorch alone fails there: its compiler's command is split at the space.
+    program = "import torch; torch.compile(lambda x: x + 1)(torch.ones(3))"
+    failed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert failed.returncode != 0 and "CppCompileError" in failed.stderr
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    monkeypatch.setattr(presence.sysconfig, "get_path", lambda name: str(tmp_path))
+    assert f"{tmp_path / 'Python.h'}, which is missing: apt-get install python3" in presence.compiler_present().reason
+
+
 # ---- options
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import platform
 import shutil
 import sys
+import sysconfig
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -88,9 +91,7 @@ def triton_present(device: TorchDevice) -> Availability:
 
 
 def compiler_present() -> Availability:
-    """Checks for a C++ compiler, which Inductor needs for the CPU at run time."""
-    import os
-
+    """Checks for what Inductor needs for the CPU: a C++ compiler, Python's headers, paths without spaces."""
     compiler = os.environ.get("CXX")
     if architecture := foreign_architecture():
         cross = cross_compiler(architecture)
@@ -103,8 +104,24 @@ def compiler_present() -> Availability:
     for name in (compiler,) if compiler else ("g++", "clang++"):
         path = shutil.which(name)
         if path:
-            return Availability(True, versions={"compiler": path})
+            reason = "" if architecture else _not_compiling()
+            return Availability(not reason, reason, versions={"compiler": path})
     return Availability(False, f"no C++ compiler ({compiler or 'g++, clang++'}) is on PATH: install one or set CXX")
+
+
+def _not_compiling() -> str:
+    """Why every compilation of Inductor would fail here, empty where nothing is known to stop it."""
+    headers = Path(sysconfig.get_path("include"))
+    if not (headers / "Python.h").exists():
+        minor = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return f"Inductor's code needs {headers / 'Python.h'}, which is missing: apt-get install python{minor}-dev"
+    torch = importlib.util.find_spec("torch")
+    installed = Path(torch.origin).parent if torch is not None and torch.origin else headers
+    kernels = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR") or tempfile.gettempdir())
+    for path, remedy in ((installed, "install it elsewhere"), (kernels, "set TORCHINDUCTOR_CACHE_DIR and TMPDIR")):
+        if " " in str(path):
+            return f"Inductor splits its compiler's command at the space in the path {path}: {remedy}"
+    return ""
 
 
 def package_version(name: str) -> str | None:
