@@ -29,7 +29,7 @@ from packaging.requirements import Requirement
 import mindgap
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("mindgap", "mindgap_campaign", "mindgap_runtimes", "mindgap_studies", "mindgap_surveys", "mindgap_zoo")
+PACKAGES = ("mindgap", "mindgap_campaign", "mindgap_diagnosis", "mindgap_runtimes", "mindgap_studies", "mindgap_surveys", "mindgap_zoo")
 #: Of a source tree and no part of a wheel.
 NOT_INSTALLED = re.compile(r"(^|/)(tests?|docs|benchmarks|examples|__pycache__|\..*)/|\.pyc$")
 #: What README's first example needs.

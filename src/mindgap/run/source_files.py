@@ -10,7 +10,7 @@ from typing import Final
 #: The folder of mindgap's package as this process imports it.
 PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 #: What follows its name in those of the other packages of mindgap.
-SUFFIXES: Final = ("", "_campaign", "_runtimes", "_studies", "_surveys", "_zoo")
+SUFFIXES: Final = ("", "_campaign", "_diagnosis", "_runtimes", "_studies", "_surveys", "_zoo")
 _STDLIB: Final = sysconfig.get_path("stdlib")
 #: Python's folders of installed packages, and of its library in any environment.
 _INSTALLED: Final = re.compile(r"/(?:site|dist)-packages/")

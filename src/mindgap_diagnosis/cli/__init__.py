@@ -1,0 +1,1 @@
+"""The commands of this package: arguments in, tables and exit statuses out."""
