@@ -29,7 +29,8 @@ from packaging.requirements import Requirement
 import mindgap
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("mindgap", "mindgap_campaign", "mindgap_diagnosis", "mindgap_runtimes", "mindgap_studies", "mindgap_surveys", "mindgap_zoo")
+ANNEXES = ("campaign", "diagnosis", "runtimes", "studies", "surveys", "zoo")
+PACKAGES = ("mindgap", *(f"mindgap_{name}" for name in ANNEXES))
 #: Of a source tree and no part of a wheel.
 NOT_INSTALLED = re.compile(r"(^|/)(tests?|docs|benchmarks|examples|__pycache__|\..*)/|\.pyc$")
 #: What README's first example needs.

@@ -21,8 +21,8 @@ Made by `python tools/testing_page.py --write` from the marks of the tests.
 
 `make test` runs what is not `nightly`; `make nightly` runs all. Of a test with the mark `sampled(n)`, CI runs n of its
 cases, and nightly the rest. Tests of `src/PACKAGE/ROOM` lie in `tests/PACKAGE/ROOM`. `make test-core`, `test-campaign`,
-`test-diagnosis`, `test-runtimes`, `test-studies`, `test-surveys` and `test-zoo` run the tests of one package, and those of all packages
-together. `tools/plant_faults.py` counts which planted faults the tests find.
+`test-diagnosis`, `test-runtimes`, `test-studies`, `test-surveys` and `test-zoo` run the tests of one package, and those
+of all packages together. `tools/plant_faults.py` counts which planted faults the tests find.
 
 | room | cases in CI | cases in nightly alone | tests whose first cases are in CI |
 |---|---|---|---|
