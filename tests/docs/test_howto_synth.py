@@ -1,4 +1,4 @@
-"""Runs the code of the how-tos on mutation rules and mutation kinds."""
+"""Runs the code of the page on synthesis that adds a mutation rule and a mutation kind."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-HOWTO = Path(__file__).parents[2] / "docs" / "howto"
+PAGE = Path(__file__).parents[2] / "docs" / "synthesis.md"
 
 
-def blocks(page: str, language: str) -> list[str]:
-    text = (HOWTO / page).read_text(encoding="utf-8")
-    found = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+def blocks(heading: str, language: str) -> list[str]:
+    section = PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    found = re.findall(rf"^```{language}\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     assert found
     return found
 
 
-def run(page: str, **names: Any) -> None:
-    exec(compile("\n".join(blocks(page, "python")), page, "exec"), names)
+def run(heading: str, **names: Any) -> None:
+    exec(compile("\n".join(blocks(heading, "python")), heading, "exec"), names)
 
 
 def test_add_a_mutation_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    [row] = blocks("add-a-mutation-rule.md", "toml")
-    run("add-a-mutation-rule.md", ROW=row)
+    [row] = blocks("Add a mutation rule", "toml")
+    run("Add a mutation rule", ROW=row)
 
 
 def test_add_a_mutation_kind() -> None:
-    run("add-a-mutation-kind.md")
+    run("Add a mutation kind")

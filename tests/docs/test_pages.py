@@ -18,7 +18,9 @@ def test_readme(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "ways").glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [ROOT / "docs" / "examples.md", *sorted((ROOT / "docs" / "ways").glob("*.md"))], ids=lambda page: page.stem
+)
 def test_a_tutorial(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert "```console" in text

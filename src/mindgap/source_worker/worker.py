@@ -24,6 +24,7 @@ import contextlib
 import dataclasses
 import faulthandler
 import importlib
+import logging
 import os
 import traceback
 import warnings
@@ -64,6 +65,9 @@ def source_service(_: Channel, tensors: str) -> Service:
     """Opens sources and captures their programs. `tensors`: where tensors too big for a graph's bytes go."""
     # Imported before the first request, whose deadline is for the user's code.
     importlib.import_module("mindgap.sources")
+    # What torchao warns of at its import, by transformers, is nothing that the user of a model can change.
+    for library in ("torchao", "torch.utils._pytree"):
+        logging.getLogger(library).setLevel(logging.ERROR)
     sources = Sources(TensorStore(tensors))
     answers = {
         "open": sources.open, "build": sources.build, "capture": sources.capture,

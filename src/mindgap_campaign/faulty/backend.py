@@ -1,4 +1,4 @@
-"""The backend of `faulty/eager`: runs graphs in PyTorch's eager mode with injected faults. See docs/faults.md."""
+"""The backend of `faulty/eager`: runs graphs in PyTorch's eager mode with injected faults. See docs/verdicts.md."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from mindgap_campaign.faulty.injection import InjectionSite
 
-_OPTIONS: Final = {"faults": "FILE.toml: the faults to inject (docs/faults.md); without it there are none"}
+_OPTIONS: Final = {"faults": "FILE.toml: the faults to inject (docs/verdicts.md); without it there are none"}
 #: One thread: a fault file means the same on every machine.
 _THREADS: Final = {"threads": "1"}
 

@@ -1,4 +1,4 @@
-"""Defines the schema of a fault file. docs/faults.md describes it for users."""
+"""Defines the schema of a fault file. docs/verdicts.md describes it for users."""
 
 from __future__ import annotations
 

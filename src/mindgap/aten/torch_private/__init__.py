@@ -2,6 +2,6 @@
 
 Comes in: nothing but torch. Goes out: PyTorch's own objects under names that mindgap chose, or small functions around
 them. This package must not know mindgap's operators, platforms or verdicts. Each symbol has a smoke test in
-`tests/mindgap/aten/torch_private`, so that a new PyTorch version fails there first; docs/torch-private.md has the steps
+`tests/mindgap/aten/torch_private`, so that a new PyTorch version fails there first; docs/architecture.md has the steps
 to move.
 """

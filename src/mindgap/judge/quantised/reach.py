@@ -3,7 +3,7 @@
 Three sources, which are added:
 
 - ONNX defines each operator between `DequantizeLinear` and `QuantizeLinear` on float32. An implementation may round as
-  often as float32 makes it: 16 standard deviations of the graph's error, as of every other value (docs/bounds.md).
+  often as float32 makes it: 16 standard deviations of the graph's error, as of every other value (docs/metrics.md).
 - An implementation in integers holds the factor of a requantisation, `M`, in 31 bits (gemmlowp's and TFLite's
   `QuantizeMultiplier`: Jacob et al. 2018, section 2.2). Its relative error is at most 2⁻³¹.
 - The product with that factor may be rounded to an integer before it is shifted by n = ⌊-log₂ M⌋ bits (gemmlowp's

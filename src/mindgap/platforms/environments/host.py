@@ -28,7 +28,7 @@ from mindgap.platforms.environments.environment import EnvironmentProblem
 FILE: Final = "mindgap.toml"
 #: The hosts of a plan, as JSON: for this process and those that it starts.
 _OF_PLAN: Final = "MINDGAP_HOSTS"
-_HOW: Final = "docs/howto/other-machine.md"
+_HOW: Final = "docs/fleet.md"
 _EXAMPLE: Final = 'command = "ssh edge python3 -m mindgap worker"'
 
 

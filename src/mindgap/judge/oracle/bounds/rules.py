@@ -12,7 +12,7 @@ summed, u the unit roundoff of the format the sum is kept in (Higham, *Accuracy 
 §3-4). Operators that only move or choose data are exact. Rules are registered by operator packet, one file per
 family. An operator without a rule is bounded by its response to operands perturbed in their last bits, and is reported
 as a `Weakness`. `benchmarks/bound_sweep.py` measures how much wider the bounds are than what correct
-implementations show; `docs/bounds.md` has its figures.
+implementations show; `docs/metrics.md` has its figures.
 """
 
 from __future__ import annotations

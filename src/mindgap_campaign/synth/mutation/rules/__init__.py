@@ -2,7 +2,7 @@
 
 Rows of `alike.toml`, `equivalent.toml`, `identities.toml`, `attributes.toml` and `operators.toml` extend mutation
 without code. Every row is checked against PyTorch's schemas when the tables are read.
-docs/howto/add-a-mutation-rule.md shows one.
+docs/synthesis.md shows one.
 """
 
 from mindgap_campaign.synth.mutation.rules.alike import Member, OperatorGroup
