@@ -1,9 +1,8 @@
-"""Runs the code of docs/howto/add-a-bound.md in a process of its own, where the rule is registered once."""
+"""Runs the code of docs/metrics.md in a process of its own, where the rule is registered once."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,15 +10,16 @@ from pathlib import Path
 import pytest
 
 import mindgap
+from docs.page_sections import blocks
 from mindgap.graph.operators import traits
 from mindgap.judge.oracle.bounds import has_rule
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "add-a-bound.md"
+HEADING = "Add an operator's traits and error bound"
 
 
 @pytest.mark.nightly
 def test_the_rule_of_the_page_is_calm_and_finds_a_fault(tmp_path: Path) -> None:
-    rule, test = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    rule, test = blocks("metrics.md", HEADING, "python")
     (tmp_path / "test_cross.py").write_text(f"{rule}\n\n{test}")
     path, home = str(Path(mindgap.__file__).parents[1]), str(tmp_path / "home")
     ran = subprocess.run(

@@ -1,9 +1,8 @@
-"""Runs the code of docs/howto/add-a-corpus-source.md: the package is put on the path as an installed one would be."""
+"""Runs the code of docs/corpus.md: the package is put on the path as an installed one would be."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import tomllib
@@ -12,19 +11,16 @@ from pathlib import Path
 import pytest
 
 import mindgap
+from docs.page_sections import blocks
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "howto" / "add-a-corpus-source.md"
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+PAGE, HEADING = "corpus.md", "Add a corpus source"
 
 
 @pytest.mark.nightly
 def test_the_package_of_the_page_passes_its_own_test(tmp_path: Path) -> None:
-    module, test = blocks("python")
-    [project] = [tomllib.loads(text)["project"] for text in blocks("toml")]
+    module, test = blocks(PAGE, HEADING, "python")
+    [project] = [tomllib.loads(text)["project"] for text in blocks(PAGE, HEADING, "toml")]
     (tmp_path / "mlp_source.py").write_text(module)
     (tmp_path / "test_mlp_source.py").write_text(test)
     installed = tmp_path / f"mlp_source-{project['version']}.dist-info"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mindgap.findings.causes.ledger import Ledger
 
 LedgerFile = Annotated[
-    Path | None, typer.Option("--ledger", metavar="FILE", help="Known issues in TOML: docs/causes.md.")
+    Path | None, typer.Option("--ledger", metavar="FILE", help="Known issues in TOML: docs/reduction.md.")
 ]
 UpdateLedger = Annotated[bool, typer.Option("--update-ledger", help="Write what is new and gone to the ledger.")]
 SarifFile = Annotated[

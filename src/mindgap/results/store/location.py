@@ -3,7 +3,7 @@
 Publishing is atomic. Locally it is a temporary file in the same directory, `fsync`, a rename, and `fsync` of the
 directory. An object store (and fsspec's memory) shows an object when its upload is complete, so it is put under
 its name at once, and no bucket is made. Any other filesystem gets a temporary file and a move, which is as atomic as
-that filesystem's move; see docs/store.md.
+that filesystem's move; see docs/campaigns/README.md.
 """
 
 from __future__ import annotations
