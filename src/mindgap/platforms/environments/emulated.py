@@ -36,8 +36,7 @@ _LIBRARIES: Final = ("libstdc++6", "libgomp1")
 #: Wheels name the oldest version of the C library that they run with, from this one on.
 _OLDEST_GLIBC: Final = 17
 _WITHOUT_APT: Final = (
-    "run mindgap in a container of Debian or Ubuntu, or name a machine of that architecture as a host "
-    "(docs/fleet.md)"
+    "run mindgap in a container of Debian or Ubuntu, or name a machine of that architecture as a host (docs/fleet.md)"
 )
 #: What Linux calls the bits of AT_HWCAP on Arm64, from bit 0 on (Documentation/arch/arm64/elf_hwcaps.rst).
 _ARM_FEATURES: Final = (
