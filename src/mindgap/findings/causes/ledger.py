@@ -137,7 +137,7 @@ class Ledger:
             data: dict[str, Any] = tomllib.loads(text)
         except FileNotFoundError:
             raise MindgapError(
-                f"no ledger {path}: docs/reduction.md shows one, and --update-ledger (of mindgap diff: --update-baseline) "
+                f"no ledger {path}: docs/reduction.md shows one, and --update-ledger (mindgap diff: --update-baseline) "
                 "makes one"
             ) from None
         except (OSError, ValueError) as error:
