@@ -4,6 +4,6 @@ Input: a store, published data, or models that the rooms `machines`, `task_runs`
 whose totals reconcile, since each is one query. A room of tables knows nothing of how its rows were run.
 """
 
-from mindgap_studies.table import StudyTable, column, records, to_csv
+from mindgap_surveys.table import StudyTable, column, records, to_csv
 
 __all__ = ["StudyTable", "column", "records", "to_csv"]

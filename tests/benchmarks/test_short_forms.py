@@ -97,10 +97,6 @@ SHORT_FORMS = (
     ShortForm("real_size.py", "gpt2_tiny -p cpu/jit", r"(?s)gpt2_tiny: bare .* CPU s\).* times the CPU s.*cpu/jit: "),
     ShortForm("reduction_cost.py", "{campaign} --most 1", "all: 1 reduced"),
     ShortForm("refused_programs.py", "--kinds parallel --most 1 --minutes 2", r"all +1 "),
-    ShortForm(
-        "remaining_precision.py", "--platforms 4 --elements 100000 --classes 3 --small 10000",
-        "times faster than all pairs",
-    ),
     ShortForm("several_faults.py", "mlp --faults 6 --graphs 1", r" 1 +[1-9]\d* "),
     ShortForm("small_diff.py", "cpu/jit --runs 1 --against {root}", r"(?s)ratio to .*session: new model +\d"),
     ShortForm("small_diff_costs.py", "cpu/jit --decoders 1", r"(?s)1 decoders on 1 .*own path +[\d. ]*[1-9].*all +\d"),

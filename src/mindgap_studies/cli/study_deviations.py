@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from mindgap.cli.diff import Options
-from mindgap.cli.outputs import check_directory, check_files, write_file
 from mindgap.cli.streams import Exit, result_stream
-from mindgap.cli.tables import console, plain_table
 from mindgap.graph import MindgapError
-from mindgap_studies.cli.table_files import write_tables
-
-if TYPE_CHECKING:
-    from mindgap_studies.deviations.published import PublishedStudy
+from mindgap_surveys.cli.study_text import AsJson, Html, StudyFiles
+from mindgap_surveys.table import tables_object
 
 
 def deviations(
@@ -63,8 +58,8 @@ def deviations(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also write a CSV file for each table, and the figures as SVG.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="All tables as JSON on standard output.")] = False,
+    html: Html = None,
+    as_json: AsJson = False,
 ) -> int:
     """Count different answers over platforms, how far apart they are, and what they go with.
 
@@ -75,7 +70,6 @@ def deviations(
     Example: mindgap study deviations --collect my.json.zst model.py:make -p cpu/eager -p onnxruntime/cpu --samples 3
     """
     from mindgap_studies.cli.study_collection import Collection, collect_machine
-    from mindgap_studies.cli.study_machines import study_machines
 
     if (published is None and collect is None and not files) or (published is not None and (collect or files)):
         raise MindgapError("mindgap study deviations: give one of --published DIR, --collect FILE, FILE…")
@@ -91,59 +85,46 @@ def deviations(
             collect, tuple(files or ()), tuple(platforms or ()), tuple(options or ()), samples, probes, quick, budget
         )
         return collect_machine(wanted)
-    check_files(("--html", html))
-    if out is not None:
-        check_directory("--out", out)
-    if files:
-        return study_machines([Path(each) for each in files], out, html, as_json=as_json)
-    assert published is not None
-    return _published(published, out, html, as_json=as_json)
+    outputs = StudyFiles(html, out, as_json, "--out")
+    outputs.check()
+    if published is None:
+        return _study_machines([Path(each) for each in files or ()], outputs)
+    return _study_published(published, outputs)
 
 
-def _published(directory: Path, out: Path | None, html: Path | None, *, as_json: bool) -> int:
+def _study_published(directory: Path, files: StudyFiles) -> int:
+    from mindgap import __version__
     from mindgap_studies.deviations.published import published_study
-    from mindgap_studies.table import tables_object
+    from mindgap_studies.deviations.published.overview import published_overview
+    from mindgap_studies.report.deviation_charts import published_charts
+    from mindgap_studies.report.deviations_page import deviations_page, published_text
 
-    found = published_study(directory)
+    study = published_study(directory)
     with result_stream() as stream:
-        if out is not None:
-            from mindgap_studies.report.deviation_charts import published_charts
-
-            write_tables(out, found.tables)
-            for name, svg in published_charts(found).items():
-                write_file(out / f"{name}.svg", svg)
-        if html is not None:
-            from mindgap import __version__
-            from mindgap_studies.deviations.published.overview import published_overview
-            from mindgap_studies.report.deviations_page import deviations_page
-
-            write_file(html, deviations_page(published_overview(found), __version__))
-        if as_json:
-            stream.write(
-                json.dumps({"tables": tables_object(found.tables)}, ensure_ascii=False, allow_nan=False) + "\n"
-            )
-        else:
-            _print(found, out, stream)
+        files.write(
+            lambda: deviations_page(published_overview(study), __version__), study.tables,
+            lambda: {"tables": tables_object(study.tables)}, stream,
+            text=lambda: published_text(study), charts=lambda: published_charts(study),
+        )  # fmt: skip
     return Exit.NOTHING_FOUND
 
 
-def _print(found: PublishedStudy, out: Path | None, stream: TextIO) -> None:
-    page = console(stream)
-    grid = plain_table("statement", "paper", "data", "", "remark")
-    grid.columns[3].no_wrap = True
-    for each in found.claims:
-        verdict = Text("agrees") if each.agrees else Text("DISAGREES", style="bold")
-        grid.add_row(*map(Text, (each.claim, each.paper, each.data)), verdict, Text(each.remark, style="dim"))
-    page.print(grid)
-    page.print()
-    differ = found.table("disagreements").rows
-    page.print(Text(f"cells of the printed tables in which the data differ: {len(differ)}", style="bold"))
-    page.print(Text(found.table("disagreements").note, style="dim"))
-    for table, row, column, was, now, _ in differ:
-        page.print(Text(f"  {table}, row {row}, {column}: printed {was}, computed {now}"))
-    apart = len(found.table("other_inputs").rows)
-    page.print(Text(f"cells whose platform evidently saw another input: {apart} of {len(found.table('classes').rows)}"))
-    if out is None:
-        page.print(Text("the tables and figures: --out DIR", style="dim"))
-    else:
-        page.print(Text(f"{len(found.tables)} tables and the figures are in {out}"))
+def _study_machines(paths: Sequence[Path], files: StudyFiles) -> int:
+    """Makes the tables and the page of collected files. Without models there are tables, and no page."""
+    from mindgap import __version__
+    from mindgap_studies.deviations.own import own_study
+    from mindgap_studies.deviations.own.overview import own_overview
+    from mindgap_studies.machines.merging import read_and_merge
+    from mindgap_studies.report.deviation_charts import own_charts
+    from mindgap_studies.report.deviations_page import deviations_page, own_text
+
+    merged = read_and_merge(paths)
+    study = own_study(merged)
+    drawn = any(len(column.platforms) > 1 for column in merged.of("models"))
+    with result_stream() as stream:
+        files.write(
+            lambda: deviations_page(own_overview(merged, study), __version__), study.tables,
+            lambda: {"tables": tables_object(study.tables)}, stream,
+            text=lambda: own_text(study), charts=lambda: own_charts(own_overview(merged, study)) if drawn else {},
+        )  # fmt: skip
+    return Exit.NOTHING_FOUND

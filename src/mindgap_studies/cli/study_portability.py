@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from mindgap.cli.diff import seconds
-from mindgap.cli.outputs import check_directory, check_files, write_file
+from mindgap.cli.outputs import check_files
 from mindgap.cli.progress import counting
 from mindgap.cli.streams import Exit, complain, result_stream
-from mindgap.cli.tables import console, plain_table
 from mindgap.graph import MindgapError
 from mindgap.platforms.registry import canonical
-from mindgap_studies.cli.table_files import write_tables
+from mindgap_surveys.cli.study_text import AsJson, Csv, Html, StudyFiles
 
 if TYPE_CHECKING:
     from mindgap_studies.results.ported_functions import PortingStudy
-
-#: Functions of each framework that could not be tried and are named, and characters of their lines.
-_NAMED: Final = 5
-_WIDTH: Final = 100
-#: Characters of a reason in a table of 100 columns.
-_WHY: Final = 42
 
 
 def portability(
@@ -59,9 +51,9 @@ def portability(
     processes: Annotated[int, typer.Option(min=1, metavar="N", help="In which each function is measured.")] = 3,
     rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Calls in each process, after the first.")] = 15,
     deadline: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="For one function in one process.")] = 60.0,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")] = None,
-    csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write a CSV file for each table.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="All tables as JSON on standard output.")] = False,
+    html: Html = None,
+    csv: Csv = None,
+    as_json: AsJson = False,
 ) -> int:
     """Run the study of "The Grand Illusion": which functions are lost on another target, why, and how much slower.
 
@@ -69,13 +61,15 @@ def portability(
 
     Example: mindgap study portability --out portability.jsonl --html portability.html
     """
+    from mindgap_studies.porting.tables import study_object, study_tables
+    from mindgap_studies.report.portability_page import portability_page
     from mindgap_studies.results.ported_functions import PortingSettings, StudyFile
 
     if (out is None) == (show is None):
         raise MindgapError("give --out FILE to run a study (or to go on with one), or --show FILE to show one")
-    check_files(("--out", out), ("--html", html))
-    if csv is not None:
-        check_directory("--csv", csv)
+    outputs = StudyFiles(html, csv, as_json)
+    outputs.check()
+    check_files(("--out", out))
     for platform in platforms or ():
         canonical(platform)
     earlier = None if against is None else StudyFile(against).read()
@@ -95,20 +89,7 @@ def portability(
         else:
             assert show is not None
             study = StudyFile(show).read()
-        if html is not None:
-            from mindgap_studies.report.portability_page import portability_page
-
-            write_file(html, portability_page(study))
-        if csv is not None:
-            from mindgap_studies.porting.tables import study_tables
-
-            write_tables(csv, study_tables(study))
-        if as_json:
-            from mindgap_studies.porting.tables import to_json
-
-            stream.write(to_json(study) + "\n")
-        else:
-            print_portability(study, stream)
+        outputs.write(lambda: portability_page(study), study_tables(study), lambda: study_object(study), stream)
     for path, why in dict(each for draw in study.draws.values() for each in draw.unreadable.items()).items():
         complain(f"{path}: not parsed: {why}")
     for name, why in problems.items():
@@ -129,78 +110,3 @@ def _disagreement(earlier: PortingStudy, study: PortingStudy) -> Exit:
         f"{found.agreeing_slowdowns} of {found.slowdowns} slow-downs agree, and {found.undetermined} are not determined"
     )
     return Exit.FINDINGS if found.differences else Exit.NOTHING_FOUND
-
-
-def print_portability(study: PortingStudy, out: TextIO) -> None:
-    """Prints draws, classes, reasons, slow-downs and the paper's statements, in 100 columns."""
-    from mindgap_studies import records
-    from mindgap_studies.porting import tables
-    from mindgap_studies.report.portability_page import times
-
-    page = console(out)
-    for row in records(tables.draws(study)):
-        page.print(Text(
-            f"{row['framework']} ({row['versions']}) on {row['source']}: {row['drawn']} functions of {row['used']} "
-            f"that are used, {row['calls']:,} calls in {row['files']:,} files; {row['not_tried']} without a sample"
-        ))  # fmt: skip
-    page.print()
-    page.print(Text("Functions lost, with their 95 % interval; classes: success / partial / complete failure"))
-    grid = plain_table("framework", "target", "lost", "95 %", "classes", "why", right=("lost", "classes"))
-    reasons = {(row["framework"], row["target"]): row for row in records(tables.reasons(study))}
-    for row in records(tables.classes(study)):
-        where = (row["framework"], row["target"])
-        if row["not_available"]:
-            grid.add_row(*where, "–", "", "", shortened(f"not available: {row['not_available']}"))
-            continue
-        ends = (row["lost_low_share"], row["lost_high_share"])
-        interval = "–" if None in ends else "–".join(f"{100 * end:.0f}" for end in ends)
-        counts = "/".join(str(row[name]) for name in ("success", "partial_failure", "complete_failure"))
-        grid.add_row(*where, _whole(row["lost_share"]), interval, counts, shortened(_reasons(reasons[where])))
-    page.print(grid)
-    page.print()
-    page.print(Text("Time on the target over time on the source"))
-    grid = plain_table("framework", "target", "estimator", "functions", "10 %", "median", "90 %", "slower",
-                       "over 10×", right=("functions", "10 %", "median", "90 %", "slower", "over 10×"))  # fmt: skip
-    for row in records(tables.slowdowns(study)):
-        if not row["functions"]:
-            continue
-        names = ("p10_slowdown", "median_slowdown", "p90_slowdown", "slower_share", "over_ten_times_share")
-        figures = [times(row[name]) if "slowdown" in name else _whole(row[name]) for name in names]
-        grid.add_row(row["framework"], row["target"], row["estimator"], str(row["functions"]), *figures)
-    page.print(grid)
-    for name, target, cells in tables.pairs(study):
-        if why := tables.untimed_text(cells):
-            page.print(Text(f"not measured: {name} on {target}: {why}"[:_WIDTH]))
-    page.print()
-    for name, draw in study.draws.items():
-        for function, why in [*draw.not_tried.items()][:_NAMED]:
-            page.print(Text(f"not tried: {function}: {why}"[:_WIDTH]))
-        if len(draw.not_tried) > _NAMED:
-            page.print(
-                Text(f"… and {len(draw.not_tried) - _NAMED} more of {name} (--html, --csv, --json)", style="dim")
-            )
-    page.print()
-    for row in records(tables.claims(study)):
-        page.print(Text(f"{row['holds']}: {row['statement']}. Here: {row['here'] or 'no data'}"))
-
-
-def _whole(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.0f} %"
-
-
-def shortened(text: str) -> str:
-    """Cuts a text to the width of the column of reasons."""
-    return text if len(text) <= _WHY else f"{text[: _WHY - 1]}…"
-
-
-def _reasons(row: dict[str, Any]) -> str:
-    """`not implemented 67 %, type failure 33 %`."""
-    from mindgap_studies.report.study_html import percent
-
-    shares = {
-        name.removesuffix("_share").replace("_", " "): share
-        for name, share in row.items()
-        if name.endswith("_share") and share
-    }
-    ordered = sorted(shares.items(), key=lambda each: -each[1])
-    return ", ".join(f"{name} {percent(round(share, 2))}" for name, share in ordered)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from mindgap.cli.diff import Deadline, Junit, Options, seconds
-from mindgap.cli.outputs import check_directory, check_files, write_file
+from mindgap.cli.outputs import check_files, write_file
 from mindgap.cli.progress import counting
 from mindgap.cli.sources import only_program, source_client, with_options
 from mindgap.cli.streams import Exit, complain, result_stream
@@ -19,9 +19,8 @@ from mindgap.platforms.registry import canonical
 from mindgap.results.settings import DEADLINE_S
 from mindgap.results.store import Store
 from mindgap.source_worker.client import OpenedSource, SourceClient
-from mindgap_studies.cli.study_task_tables import print_task
-from mindgap_studies.cli.table_files import write_tables
 from mindgap_studies.results.predictions import TaskResult
+from mindgap_surveys.cli.study_text import AsJson, Csv, Html, StudyFiles
 
 if TYPE_CHECKING:
     from mindgap_studies.task_runs.columns import ModelForm
@@ -72,10 +71,10 @@ def task(
     store: Annotated[
         str | None, typer.Option(metavar="DIR", help="Keep predictions there; a run that was cut goes on.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")] = None,
+    html: Html = None,
     junit: Junit = None,
-    csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write a CSV file for each table.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="All figures as JSON on standard output.")] = False,
+    csv: Csv = None,
+    as_json: AsJson = False,
     options: Options = None,
     deadline: Deadline = DEADLINE_S,
 ) -> int:
@@ -83,13 +82,15 @@ def task(
 
     Example: mindgap study task digits.py:make digits.npz -p onnxruntime/cpu --form int8=int8.onnx --html page.html
     """
+    from mindgap_studies.report.task_page import task_page
+    from mindgap_studies.task.study import answer_rows, task_object, task_tables
     from mindgap_studies.task_runs.api import run_task
     from mindgap_studies.task_runs.images import Pixels
     from mindgap_studies.task_runs.running import TaskSettings
 
-    check_files(("--html", html), ("--junit", junit))
-    if csv is not None:
-        check_directory("--csv", csv)
+    files = StudyFiles(html, csv, as_json)
+    files.check()
+    check_files(("--junit", junit))
     for platform in (reference, *platforms):
         canonical(platform)
     pixels = Pixels(_numbers("--mean", mean), _numbers("--std", std))
@@ -110,25 +111,11 @@ def task(
                 store=kept, tensors=tensors, classes=named,
                 tell=lambda done, total, text: tick(done, total or done, text or "samples"),
             )  # fmt: skip
-        if html is not None:
-            from mindgap_studies.report.task_page import task_page
-
-            write_file(html, task_page(found))
         if junit is not None:
-            from mindgap_studies.task.study import answer_rows
             from mindgap_surveys.report.answer_page import answer_junit
 
             write_file(junit, answer_junit(answer_rows(found, max_flips)))
-        if csv is not None:
-            from mindgap_studies.task.study import task_tables
-
-            write_tables(csv, task_tables(found))
-        if as_json:
-            from mindgap_studies.task.study import to_json
-
-            out.write(to_json(found) + "\n")
-        else:
-            print_task(found, out)
+        files.write(lambda: task_page(found), task_tables(found), lambda: task_object(found), out)
     return _status(found, max_flips)
 
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 from mindgap_studies.deviations.feature_clusters import FlagClusters
 from mindgap_studies.deviations.published.claims import Claim
-from mindgap_studies.equivalence.ultrametric import Dendrogram
-from mindgap_studies.table import StudyTable
+from mindgap_studies.equivalence.dendrogram import Dendrogram
+from mindgap_surveys.table import StudyTable
 
 
 @dataclass(frozen=True, slots=True)

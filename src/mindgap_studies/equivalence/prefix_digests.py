@@ -1,6 +1,6 @@
 """Digests of a tensor cut off after 1, 2, … mantissa bits: remaining precision without the tensors themselves.
 
-The remaining precision of two tensors (`ultrametric`) is the largest number of leading mantissa bits after which all
+The remaining precision of two tensors (`dendrogram`) is the largest number of leading mantissa bits after which all
 elements are the same. Two tensors share k bits or more exactly if their digests number k are equal. So the digests of
 many tensors, made on many machines at many times, give the same dendrogram as the tensors.
 """
@@ -17,9 +17,11 @@ import xxhash
 from mindgap.graph import Array, MindgapError
 from mindgap.graph.compare.digest import digest_array
 from mindgap.graph.compare.metrics import MANTISSA_BITS
-from mindgap_studies.equivalence.equality import BITS, canonical_bits, format_of, raw_bits
-from mindgap_studies.equivalence.ultrametric import CHUNK, Dendrogram
+from mindgap_studies.equivalence.dendrogram import Dendrogram
+from mindgap_studies.equivalence.equality import BITS, Equality, canonical_bits, format_of, raw_bits
 
+#: Elements that are cut at a time: 128 KiB of float32.
+_CHUNK: Final = 1 << 15
 #: Bytes of a digest. Two unlike tensors have the same one with a probability of 2⁻⁴⁸.
 LENGTH: Final = 6
 #: A tensor's digests from 1 mantissa bit to all: the number of its equal leading digests is a remaining precision.
@@ -29,22 +31,43 @@ _PARTS: Final = {"complex64": np.float32, "complex128": np.float64}
 _WITH_PRECISION: Final = frozenset({"float16", "bfloat16", "float32", "float64", *_PARTS})
 
 
-def prefix_digests(values: Array) -> Prefixes:
+def prefix_digests(values: Array, equality: Equality = BITS) -> Prefixes:
     """Returns the digests of a float tensor after 1, 2, … all mantissa bits. Sign and exponent are in each.
 
-    −0 and +0 differ, and a NaN equals every other. Shape and dtype are in the digests. Raises `MindgapError` for any
-    other dtype than float16, bfloat16, float32 and float64.
+    Under `BITS`, −0 and +0 differ, and a NaN equals every other. Under `VALUES`, a tensor with a NaN equals nothing: it
+    has no digests, and the result is empty. Shape and dtype are in the digests. Raises `MindgapError` for any other
+    dtype than float16, bfloat16, float32 and float64.
     """
     form = format_of(values.dtype)
     header = f"{form.name}{list(values.shape)}".encode()
     hashers = [xxhash.xxh3_64(header) for _ in range(form.mantissa)]
     masks = [form.bits.type(form.sign * 2 - (1 << (form.mantissa - k))) for k in range(1, form.mantissa + 1)]
     bits = raw_bits(values)
-    for start in range(0, bits.size, CHUNK):
-        chunk, _ = canonical_bits(bits[start : start + CHUNK], form, BITS)
+    for start in range(0, bits.size, _CHUNK):
+        chunk, lone = canonical_bits(bits[start : start + _CHUNK], form, equality)
+        if lone:
+            return ()
         for hasher, mask in zip(hashers, masks, strict=True):
             hasher.update((chunk & mask).view(np.uint8))
     return tuple(hasher.digest()[:LENGTH] for hasher in hashers)
+
+
+def dendrogram(tensors: Sequence[Array], equality: Equality = BITS) -> Dendrogram:
+    """Returns the remaining precision of all pairs of tensors.
+
+    Raises `MindgapError` for no tensors, a dtype that is not a float format, and unlike dtypes or sizes.
+    """
+    about = [(str(each.dtype), each.size) for each in tensors]
+    for number, (dtype, size) in enumerate(about):
+        if (dtype, size) != about[0]:
+            raise MindgapError(
+                f"tensor {number} is {dtype} of {size} elements, tensor 0 is {about[0][0]} of {about[0][1]}: remaining "
+                "precision is of tensors of one dtype and size"
+            )
+    digests = [prefix_digests(each, equality) for each in tensors]
+    length = max(map(len, digests), default=0) or (format_of(tensors[0].dtype).mantissa if tensors else 0)
+    # What equals nothing shares no bit with any other.
+    return dendrogram_of([each or (number.to_bytes(LENGTH + 1),) * length for number, each in enumerate(digests)])
 
 
 def value_digests(values: Array) -> Prefixes:

@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.results.store import Store
 from mindgap_studies.gap.vocabulary import CALM, RAN, VERDICTS, WRONG, answer, counted, device, listed, mode, share
-from mindgap_studies.table import StudyTable, query_table
+from mindgap_surveys.table import StudyTable, query_table
 
 _DIFFER: Final = (*CALM[1:], *WRONG)
 #: NaN on one side where the other has an infinity: other counts of both, and as many elements that are neither.

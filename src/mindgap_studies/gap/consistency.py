@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.results.store import Store
 from mindgap_studies.gap.vocabulary import CALM, RAN, VERDICTS, WRONG, counted, listed, mode, share, within
-from mindgap_studies.table import StudyTable, query_table
+from mindgap_surveys.table import StudyTable, query_table
 
 _WRONG: Final = f"count(*) FILTER (WHERE word IN {listed(WRONG)})"
 _COMPARED: Final = "count(*) FILTER (WHERE word <> 'unjudged')"

@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.results.store import Store
 from mindgap_studies.gap.vocabulary import RAN, mode, share
-from mindgap_studies.table import StudyTable, query_table
+from mindgap_surveys.table import StudyTable, query_table
 
 _PACKET: Final = "regexp_extract(op, '^[^.]+[.][^.]+')"
 #: Operators of gradients go by their names.

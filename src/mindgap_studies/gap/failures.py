@@ -8,7 +8,7 @@ from typing import Final, Literal
 from mindgap.results.failure_rules import CAUSES, TYPES, Rule, failure_rules
 from mindgap.results.store import Store
 from mindgap_studies.gap.vocabulary import RAN, counted, listed, mode, share
-from mindgap_studies.table import StudyTable, query_table
+from mindgap_surveys.table import StudyTable, query_table
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import Any
 
 from mindgap.results.failure_rules import CAUSES, TYPES
 from mindgap_studies.gap.vocabulary import CALM, WORDS, WRONG
-from mindgap_studies.table import StudyTable, column, records
+from mindgap_surveys.table import StudyTable, column, records
 
 
 @dataclass(frozen=True, slots=True)

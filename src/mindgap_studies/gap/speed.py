@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.results.store import Store
 from mindgap_studies.gap.vocabulary import CALM, RAN, VERDICTS, WRONG, listed, mode, share, size
-from mindgap_studies.table import StudyTable, query_table
+from mindgap_surveys.table import StudyTable, query_table
 
 #: The median of later runs, or the second: the first may hold what is done once only.
 _SECONDS: Final = "coalesce(timings['median_run'], timings['second_run'], timings['run'])"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +18,7 @@ from mindgap_studies.gap.reconcile import Check, checks
 from mindgap_studies.gap.speed import model_times, ported, slowdown
 from mindgap_studies.gap.totals import makeup, totals
 from mindgap_studies.gap.vocabulary import VERDICTS, listed
-from mindgap_studies.table import StudyTable, StudyTables, query_table, tables_object
+from mindgap_surveys.table import StudyTable, StudyTables, query_table, tables_object
 
 _RANK: Final = f"list_position([{', '.join(repr(str(word)) for word in FINDINGS)}], word)"
 _FINDINGS: Final = f"""
@@ -91,22 +90,18 @@ def gap(store: Store, run: str | None = None) -> Study:
     return Study(**about, tables=tables, checks=checks({table.name: table for table in tables}, finished=finished))
 
 
-def to_json(study: Study) -> str:
-    """Writes one JSON object: facts of the run, `tables` by name, and the checks that fail."""
+def gap_object(study: Study) -> dict[str, Any]:
+    """Returns what JSON has: facts of the run, `tables` by name, and the checks that fail."""
     about = ("run", "kind", "created", "version", "reference", "seconds")
     tables = tables_object(study.tables)
     for table in study.tables:
         tables[table.name] |= {"empty": None if table.rows else table.empty, "query": table.query}
-    return json.dumps(
-        {
-            **{name: getattr(study, name) for name in about},
-            "checks": len(study.checks),
-            "wrong": [[check.what, check.left, check.right] for check in study.wrong],
-            "tables": tables,
-        },
-        ensure_ascii=False,
-        allow_nan=False,
-    )
+    return {
+        **{name: getattr(study, name) for name in about},
+        "checks": len(study.checks),
+        "wrong": [[check.what, check.left, check.right] for check in study.wrong],
+        "tables": tables,
+    }
 
 
 def suitable_run(store: Store, run: str | None = None) -> dict[str, Any]:

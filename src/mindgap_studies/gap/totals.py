@@ -7,7 +7,7 @@ from typing import Final
 from mindgap.graph.compare.verdict import FINDINGS
 from mindgap.results.store import Store
 from mindgap_studies.gap.vocabulary import RAN, VERDICTS, WORDS, counted, listed, mode, share, size
-from mindgap_studies.table import StudyTable, query_table
+from mindgap_surveys.table import StudyTable, query_table
 
 _TOTALS: Final = f"""
 SELECT coalesce(platform, 'all') AS platform, count(*) AS rows, count(*) FILTER (WHERE {RAN}) AS ran,

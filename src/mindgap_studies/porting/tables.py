@@ -5,7 +5,6 @@ Names of tables and columns do not change: CSV files and JSON keys use them.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any, Final
 from mindgap_studies.porting.claims import check_claims, lost_share
 from mindgap_studies.porting.slowdown import INTOLERABLE, RATIOS, Slowdown, first_call, paper_estimate, steady
 from mindgap_studies.results.ported_functions import CLASSES, REASONS, FunctionCell, Latency, PortingStudy
-from mindgap_studies.table import StudyTable, made, tables_object
+from mindgap_surveys.table import StudyTable, made, tables_object
 
 #: Estimators that have an interval for each function.
 _INTERVALS: Final[Mapping[str, Callable[[Latency], Slowdown]]] = {"steady": steady, "first call": first_call}
@@ -188,15 +187,11 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) and value > 0 else None
 
 
-def to_json(study: PortingStudy) -> str:
-    """Writes one JSON object: settings, machine, draws, and tables by name."""
-    return json.dumps(
-        {
-            "settings": study.settings,
-            "machine": study.machine,
-            "draws": {name: asdict(draw) for name, draw in study.draws.items()},
-            "tables": tables_object(study_tables(study)),
-        },
-        ensure_ascii=False,
-        allow_nan=False,
-    )
+def study_object(study: PortingStudy) -> dict[str, Any]:
+    """Returns what JSON has: settings, machine, draws, and tables by name."""
+    return {
+        "settings": study.settings,
+        "machine": study.machine,
+        "draws": {name: asdict(draw) for name, draw in study.draws.items()},
+        "tables": tables_object(study_tables(study)),
+    }

@@ -1,26 +1,28 @@
-"""Draws the figures of the deviations study as SVG."""
+"""Draws the figures of the deviations study, of published data and of one's own machines."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import altair
-import vl_convert
-
-from mindgap_studies import StudyTable, column, records
+from mindgap_studies.deviations.overview import ClassGrid, ClassTree, LayerProfile, Overview
 from mindgap_studies.deviations.published import NamedDendrogram, PublishedStudy
 from mindgap_studies.deviations.published.matrix import TITLES
-from mindgap_studies.equivalence.ultrametric import Dendrogram
+from mindgap_studies.equivalence.dendrogram import Dendrogram
+from mindgap_studies.report.drawing import GRID, INK, WIDTH, alt, chart
+from mindgap_surveys.report.study_page import Chart
+from mindgap_surveys.table import StudyTable, column, records
 
-#: Altair's interface is generated, and typed in parts only.
-alt: Final[Any] = altair
-
-#: The colour of the text around a figure, and one that is visible on white and on black.
-INK: Final = "currentColor"
-GRID: Final = "#80808048"
 _LINES: Final = ("#5b9bd5", "#c9480b", "#3f9186")
+_SHADES: Final = (
+    "#dce9f6", "#f6e3c5", "#d3ece3", "#f3d6e8", "#e3e5e9", "#e6f0c2", "#f8d5cc", "#d9d5f2", "#cdeef0", "#f2ead0",
+)  # fmt: skip
+_LINE: Final = "#5b9bd5"
+_RING: Final = "#c9480b"
+#: Characters of a label.
+_LONGEST: Final = 80
 _KERNELS: Final = ("#6d6fc4", "#5b9bd5", "#3f9186", "#d9930d", "#c9480b", "#b0509a")
 #: Bits by which the lines of a dendrogram run past the mantissa: classes of equal outputs.
 OVERHANG: Final = 1.5
@@ -31,28 +33,42 @@ _CHANNELS: Final = 3
 _DASHES: Final = alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeColor=INK, symbolStrokeWidth=2)
 
 
-def published_charts(study: PublishedStudy) -> dict[str, str]:
-    """Draws the figures of the study. Returns SVG by the figure's name."""
+def published_charts(study: PublishedStudy) -> dict[str, Chart]:
+    """Draws the figures of the paper, by their names."""
     by_model = {model: [tree for tree in study.by_cast if tree.panel[0] == model] for model in TITLES}
-    charts = {
-        "figure_1": _cumulative(study.table("figure_1")),
-        "figure_2": _by_cores(study.table("figure_2"), column(study.table("table_1"), "platform")),
-        "figure_4": _ablation(study.table("figure_4")),
-        "figure_6": _dendrograms(by_model["medium"]),
-        "figure_sup2": _dendrograms(by_model["small"]),
-        "figure_sup3": _dendrograms(by_model["large"]),
+    return {
+        "figure_1": cumulative_chart(study.table("figure_1")),
+        "figure_2": chart(_by_cores(study.table("figure_2"), column(study.table("table_1"), "platform"))),
+        "figure_4": ablation_chart(study.table("figure_4")),
+        "figure_6": chart(_dendrograms(by_model["medium"])),
+        "figure_sup2": chart(_dendrograms(by_model["small"])),
+        "figure_sup3": chart(_dendrograms(by_model["large"])),
     }
-    return {name: as_svg(chart) for name, chart in charts.items()}
 
 
-def cumulative_chart(table: StudyTable) -> str:
-    """Draws Figure 1 as SVG, for a light or a dark page."""
-    return as_svg(_cumulative(table))
+def own_charts(page: Overview) -> dict[str, Chart]:
+    """Draws classes, dendrograms, layers, threads, convolutions and casts, as far as there are any, by the figure's
+    name: of each model and sample `own_dendrogram-NAME`, of each model `own_figure_5-NAME`."""
+    charts = {"own_classes": chart(_matrix(page.grid))}
+    charts |= {f"own_dendrogram-{_slug(tree.title)}": tree_chart(tree) for tree in page.trees}
+    charts |= {f"own_figure_5-{_slug(each.title)}": layer_chart(each) for each in page.layers}
+    if page.by_setting is not None:
+        charts["own_figure_2"] = chart(_matrix(page.by_setting))
+    if page.ablation.rows:
+        charts["own_figure_4"] = ablation_chart(page.ablation)
+    if page.casts:
+        charts["own_figure_6"] = chart(alt.vconcat(*map(_tree, page.casts)).resolve_scale(x="independent"))
+    return charts
 
 
-def ablation_chart(table: StudyTable) -> str:
-    """Draws Figure 4 as SVG, for a light or a dark page. Of other numbers of channels than 3, it has nothing."""
-    return as_svg(_ablation(table))
+def cumulative_chart(table: StudyTable) -> Chart:
+    """Draws Figure 1."""
+    return chart(_cumulative(table))
+
+
+def ablation_chart(table: StudyTable) -> Chart:
+    """Draws Figure 4. Of other numbers of channels than 3, it has nothing."""
+    return chart(_ablation(table))
 
 
 def _cumulative(table: StudyTable) -> Any:
@@ -83,7 +99,7 @@ def _cumulative(table: StudyTable) -> Any:
     rules = marks.mark_rule(color=GRID).encode(x="position:Q")
     text = marks.mark_text(angle=270, align="right", baseline="top", dx=-3, dy=3, fontSize=10, color=INK)
     names = text.encode(x="position:Q", y=alt.value(0), text="generation:N")
-    return (rules + lines + names).properties(width=760, height=320)
+    return (rules + lines + names).properties(width=WIDTH, height=320)
 
 
 def _group(row: Mapping[str, Any]) -> str:
@@ -190,12 +206,100 @@ def _scale(values: Iterable[Any], colours: Sequence[str]) -> Any:
     return alt.Scale(domain=domain, range=list(colours[: len(domain)]))
 
 
-def as_svg(chart: Any) -> str:
-    """Renders a chart as SVG with a transparent background, for a light or a dark page."""
-    chart = chart.configure(background="transparent").configure_view(stroke=None)
-    chart = chart.configure_legend(orient="top", labelFontSize=12, labelColor=INK, titleColor=INK)
-    chart = chart.configure_title(color=INK).configure_axis(
-        labelFontSize=11, titleFontSize=12, titleFontWeight="normal", gridColor=GRID, domainColor=GRID,
-        tickColor=GRID, labelColor=INK, titleColor=INK,
-    )  # fmt: skip
-    return vl_convert.vegalite_to_svg(chart.to_dict())
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9_.]+", "-", title.lower()).strip("-.")
+
+
+def _matrix(grid: ClassGrid) -> Any:
+    """Draws a class matrix: platforms downwards, models across."""
+    heads = [", ".join(head) for head in grid.columns]
+    several = len({row.group for row in grid.rows}) > 1
+    names = [f"{row.group}: {row.name}" if several else row.name for row in grid.rows]
+    cells = [
+        {
+            "platform": name,
+            "model": head,
+            "class": cell.text,
+            "shade": "none" if cell.number is None else str((cell.number - 1) % len(_SHADES)),
+        }
+        for name, row in zip(names, grid.rows, strict=True)
+        for head, cell in zip(heads, row.cells, strict=True)
+    ]
+    domain = ["none", *map(str, range(len(_SHADES)))]
+    base = alt.Chart(alt.Data(values=cells)).encode(
+        x=alt.X("model:N", title=None, sort=heads, axis=alt.Axis(labelAngle=-40, labelLimit=400)),
+        y=alt.Y("platform:N", title=None, sort=names, axis=alt.Axis(labelLimit=500)),
+    )
+    squares = base.mark_rect(stroke="white").encode(
+        color=alt.Color("shade:N", legend=None, scale=alt.Scale(domain=domain, range=["#ffffff00", *_SHADES]))
+    )
+    text = base.mark_text(fontSize=11, color=INK).encode(text="class:N")
+    return (squares + text).properties(width=alt.Step(34), height=alt.Step(20))
+
+
+def tree_chart(tree: ClassTree) -> Chart:
+    """Draws the dendrogram of classes."""
+    return chart(_tree(tree))
+
+
+def _tree(tree: ClassTree) -> Any:
+    """Draws classes as leaves. A line further to the right joins classes that share more bits."""
+    leaves = [tree.leaves[i] for i in tree.tree.order]
+    names = [_short(f"{leaf.number}: {leaf.label}") for leaf in leaves]
+    count = f"{len(leaves)} {'class' if len(leaves) == 1 else 'classes'}, {tree.platforms} platforms"
+    title = alt.Title(f"{tree.title}: {count}", anchor="start")
+    return dendrogram(title, names, tree.tree).properties(width=320)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def layer_chart(profile: LayerProfile) -> Chart:
+    """Draws Figure 5: bits and classes by node, of platforms that show every node. A ring: of all that show it."""
+    values = [
+        {
+            "node": number,
+            "bits": point.precision,
+            "classes": point.classes if profile.platforms > 1 else point.all_classes,
+            "ring": point.all_precision if point.shown > max(profile.platforms, 1) else None,
+            "kind": point.kind,
+            "what": f"node {number}: {point.operator}{point.module and f', {point.module}'}",
+        }
+        for number, point in enumerate(profile.points, 1)
+    ]
+    width = min(WIDEST, max(200, 12 * len(values)))
+    ends = [0.5, len(values) + 0.5]
+    across = alt.X("node:Q", title="node", scale=alt.Scale(domain=ends, nice=False), axis=alt.Axis(tickMinStep=1))
+    bits = alt.Scale(domain=[0, profile.mantissa], nice=False)
+    base = alt.Chart(alt.Data(values=values)).encode(x=across)
+    panels: list[Any] = []
+    if profile.platforms > 1:
+        down = alt.Y("bits:Q", title="remaining precision, bits", scale=bits)
+        shapes = alt.Shape(
+            "kind:N",
+            title=None,
+            scale=alt.Scale(domain=["activation", "pooling", "other"], range=["triangle-up", "square", "circle"]),
+        )
+        marked = base.transform_calculate(
+            kind="datum.kind == 'activation' || datum.kind == 'pooling' ? datum.kind : 'other'"
+        )
+        panels += [base.mark_line(color=GRID).encode(y=down)]
+        panels += [
+            marked.mark_point(filled=True, color=_LINE, opacity=1, size=40).encode(
+                y=down, shape=shapes, description="what:N"
+            )
+        ]
+    rings = base.mark_point(filled=False, color=_RING, opacity=1, size=70).transform_filter("datum.ring != null")
+    panels.append(rings.encode(y=alt.Y("ring:Q", title="remaining precision, bits", scale=bits), description="what:N"))
+    above = alt.layer(*panels).properties(width=width, height=160, title=alt.Title(_caption(profile), anchor="start"))
+    counts = base.mark_bar(color=_LINE).encode(y=alt.Y("classes:Q", title="classes", axis=alt.Axis(tickMinStep=1)))
+    return chart(alt.vconcat(above, counts.properties(width=width, height=80)))
+
+
+def _caption(profile: LayerProfile) -> Sequence[str]:
+    """Returns the title, and a line for each platform that does not show every node."""
+    lines = [f"{profile.title}: {profile.platforms} platforms show every node"]
+    if profile.hidden:
+        lines.append("rings: all platforms that show the node")
+    return [*lines, *(_short(f"{name}: {reason}") for name, reason in profile.hidden)]

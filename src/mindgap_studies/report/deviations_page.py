@@ -1,131 +1,179 @@
-"""Writes the self-contained HTML page of a deviations study, without JavaScript and without external files."""
+"""Lays out a deviations study, of published data or of one's own machines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Template
-from markupsafe import Markup
+from mindgap_studies.deviations.overview import ClassGrid, FlagGrid, GridCell, Overview
+from mindgap_studies.deviations.published import PublishedStudy
+from mindgap_studies.report.deviation_charts import ablation_chart, cumulative_chart, layer_chart, tree_chart
+from mindgap_surveys.report.study_page import Block, Cell, Chart, Figure, Folded, Section, StudyPage, Text
+from mindgap_surveys.table import StudyTable, StudyTables
 
-from mindgap.report.templates import styles, template_environment
-from mindgap_studies import StudyTable
-from mindgap_studies.deviations.overview import ClassGrid, ClassTree, GridRow, Leaf, Overview
-from mindgap_studies.report.deviation_charts import OVERHANG, ablation_chart, cumulative_chart, segments
-from mindgap_studies.report.own_charts import layer_chart
-from mindgap_studies.report.study_chart import spaced
-from mindgap_studies.report.study_html import cell, column_kind
+#: Tables of one's own machines that are printed, and experiments of the printed summary: others have dozens of rows.
+_PRINTED: Final = ("own_machines", "own_summary", "own_options", "own_table_sup9")
+_EXPERIMENTS: Final = ("models", "reduced", "casts", "operators")
+_QUESTION: Final = (
+    "A trained model is a fixed calculation. One expects the same output for the same input on each machine. Here each "
+    "platform, a processor or GPU with its software and settings, ran the same models with the same inputs. Rounding "
+    "is not the same on all of them, because libraries add numbers in another order on another processor. How many "
+    "different outputs are there, and how far are they apart?"
+)
+_TERMS: Final = (
+    "Class: platforms that give one output, the same in all bits. Remaining precision: leading bits of the mantissa "
+    "that two outputs share in their worst element. 23 of 23 bits: the same float32 numbers. 10 bits: about 3 decimal "
+    "digits. 0 bits: a sign or a power of two differs."
+)
+_MARKS: Final = (
+    "Each colour is a class of its column; the number is the class as well. *: repeated runs on that platform differ. "
+    "≠: the output is of another input. –: not run."
+)
+_DISTANCES: Final = (
+    "The axis is the remaining precision in bits: two classes are joined at the number of leading mantissa bits that "
+    "their outputs share. Lines that meet at the far left differ most. Each leaf is a class, with the platforms in it."
+)
+_FLAGS: Final = (
+    "Features that occur on the same platforms form a cluster. A cluster that all platforms of a class have, or none "
+    "of them, may explain the class: those rows stand first and are marked ●. {} features that all platforms have are "
+    "left out. Classes of {}, numbered as above."
+)
+_LAYERS: Final = (
+    "Each node of the model in the order of execution, as in Figure 5 of the paper. Above: mantissa bits that all "
+    "platforms share. Below: the number of different results. Differences enter where many numbers are added, as in a "
+    "convolution. An activation may remove some of them, since it sets values to a constant."
+)
+_HIDDEN: Final = (
+    "A compiled platform shows an inner value only as a further output. It counts only where that leaves the model's "
+    "own outputs as they were. The line and the bars are of the platforms that show every node. A ring is of all "
+    "platforms that show that node. The table own_figure_5 names each node."
+)
+_SIZES: Final = (
+    "Multiplications stand for the size of the work: libraries choose another algorithm, or divide the work otherwise, "
+    "as it grows."
+)
+_FORMATS: Final = (
+    "The models computed in other formats. float16 has 10 bits of mantissa, bfloat16 7, float32 23 and float64 52. The "
+    "bits of each axis are those of its format. Each dendrogram counts its classes anew."
+)
+_GROWTH: Final = (
+    "The number of different outputs of each platform and those left of it. The lines are of sample 1 of each model, "
+    "under the paper's definitions, which count outputs of another input as well."
+)
 
-_HERE: Final = Path(__file__).parent
 
-#: Rows of a table that the page shows; all are in its CSV file.
-_MOST: Final = 250
-#: The angle between the hues of two successive classes: any number of them stay apart.
-_GOLDEN_ANGLE: Final = 137.508
-#: Bits between two labels of an axis.
-_TICKS: Final = {7: 1, 10: 2, 23: 5, 52: 10}
+def deviations_page(page: Overview, version: str) -> StudyPage:
+    """Lays out the page. `version`: of mindgap."""
+    lead = (f"{page.source} · mindgap {version}", _QUESTION, _TERMS, *page.remarks)
+    figures = tuple(Figure(str(each.number), each.what, each.detail) for each in page.answers)
+    return StudyPage(page.title, tuple(map(Text, lead)), tuple(_sections(page)), figures)
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """A heading over neighbouring columns."""
+def _sections(page: Overview) -> Iterator[Section]:
+    def section(name: str, title: str, *blocks: Block) -> Section:
+        return Section(name, title, blocks, "page")
 
-    text: str
-    span: int
+    yield section("classes", "Who agrees with whom", _grid(page.grid), Text(_MARKS), *_not_run(page))
+    trees = [(each.title, (tree_chart(each),)) for each in page.trees]
+    yield section("distances", "How far the classes are apart", Text(_DISTANCES), *_first_open(trees))
+    if page.flags:
+        about = Text(_FLAGS.format(page.flags.common, page.flags.subject))
+        yield section("flags", "What the classes go with", about, _flags(page.flags))
+    if page.layers:
+        layers = [(each.title, (layer_chart(each), *_reasons(each.hidden))) for each in page.layers]
+        hidden = (Text(_HIDDEN),) if any(each.hidden for each in page.layers) else ()
+        yield section("layers", "Where in the network it happens", Text(_LAYERS), *hidden, *_first_open(layers))
+    if page.activations:
+        yield section("activations", "What activations do", *page.activations)
+    if page.by_setting:
+        title = "Cores change classes" if page.cumulative else "Threads change classes"
+        yield section("settings", f"{title} (Figure 2)", _grid(page.by_setting, counted=False))
+    if page.ablation.rows:
+        about = Text(f"{page.ablation.note} {_SIZES}")
+        yield section("sizes", "The size of a convolution (Figure 4)", about, ablation_chart(page.ablation))
+    if page.casts:
+        yield section("formats", "Other number formats (Figure 6)", Text(_FORMATS), *map(tree_chart, page.casts))
+    if page.cumulative:
+        title = "Each new platform may bring a new result (Figure 1)"
+        yield section("growth", title, Text(_GROWTH), cumulative_chart(page.cumulative))
+    if page.claims:
+        claims = next(table for table in page.tables if table.name == "claims")
+        yield section("paper", "What the paper states, and what its data show", claims)
+    tables = [Folded(f"{t.title} · {len(t.rows):,} rows", (t,), name=t.name) for t in page.tables]
+    yield section("tables", "All tables", Text("`--out DIR` writes them as CSV files."), *tables)
 
 
-def deviations_page(page: Overview, version: str) -> str:
-    """Writes the page, one HTML document. `version`: of mindgap."""
-    charts = {
-        "ablation": Markup(ablation_chart(page.ablation)) if page.ablation.rows else "",
-        "cumulative": Markup(cumulative_chart(page.cumulative)) if page.cumulative else "",
-    }
-    return _template().render(
-        page=page,
-        charts=charts,
-        contents=_contents(page, charts),
-        most=_MOST,
-        version=version,
-        css=styles(*_STYLES, folder=_HERE),
+def own_text(study: StudyTables) -> StudyPage:
+    """Lays out what a terminal shows of one's own machines."""
+    found = [study.table(name) for name in _PRINTED]
+    summary = found[1]
+    kept = tuple(row for row in summary.rows if row[summary.columns.index("experiment")] in _EXPERIMENTS)
+    found[1] = StudyTable(summary.name, summary.title, summary.columns, kept)
+    return _text("Deviations of these machines", (), [table for table in found if table.rows], study)
+
+
+def published_text(study: PublishedStudy) -> StudyPage:
+    """Lays out what a terminal shows of published data."""
+    differ = study.table("disagreements")
+    apart = f"{len(study.table('other_inputs').rows)} of {len(study.table('classes').rows)}"
+    lead = (
+        Text(f"cells of the printed tables in which the data differ: {len(differ.rows)}. {differ.note}"),
+        Text(f"cells whose platform evidently saw another input: {apart}"),
     )
+    return _text("Deviations of the published platforms", lead, [study.table("claims"), differ], study)
 
 
-_STYLES: Final = ("page.css", "study.css", "deviations.css")
+def _text(title: str, lead: tuple[Text, ...], tables: Iterable[StudyTable], study: StudyTables) -> StudyPage:
+    sections = tuple(Section(table.name, table.title, (table,), "text") for table in tables)
+    return StudyPage(title, (*lead, Text(f"{len(study.tables)} tables, and figures: --out DIR")), sections)
 
 
-def _contents(page: Overview, charts: dict[str, Any]) -> list[tuple[str, str]]:
-    every = (
-        ("classes", "classes", True),
-        ("distances", "distances", True),
-        ("flags", "flags", page.flags),
-        ("layers", "layers", page.layers),
-        ("activations", "activations", page.activations),
-        ("settings", "cores" if page.cumulative else "threads", page.by_setting),
-        ("sizes", "convolution", charts["ablation"]),
-        ("formats", "formats", page.casts),
-        ("growth", "platforms", charts["cumulative"]),
-        ("paper", "the paper", page.claims),
-        ("tables", "all tables", True),
+def _first_open(parts: Sequence[tuple[str, tuple[Text | Chart, ...]]]) -> Iterator[Block]:
+    """Yields the blocks of the first part, and the others folded."""
+    for number, (title, blocks) in enumerate(parts):
+        yield from blocks if number == 0 else (Folded(title, blocks),)
+
+
+def _reasons(reasons: Iterable[tuple[str, str]]) -> Iterator[Text]:
+    return (Text(f"{name}: {reason}") for name, reason in reasons)
+
+
+def _not_run(page: Overview) -> Iterator[Block]:
+    for title, rows in (("Not available on its machine", page.unavailable), ("Refused or failed", page.failed)):
+        if rows:
+            yield StudyTable("", title, ("platform", "reason"), rows)
+
+
+def _grid(grid: ClassGrid, counted: bool = True) -> StudyTable:
+    """Makes a table of a class matrix. `counted`: with the number of classes of each column below."""
+    rows: list[tuple[Any, ...]] = []
+    for group, members in groupby(grid.rows, lambda row: row.group):
+        for place, row in enumerate(members):
+            rows.append((group if place == 0 else "", row.name, *map(_grid_cell, row.cells)))
+    if counted:
+        rows.append(("all", "distinct results", *(len(grid.numbers(n)) for n in range(len(grid.columns)))))
+    heads = tuple(", ".join(head) for head in grid.columns)
+    return StudyTable("", "", ("", grid.corner, *heads), tuple(rows), grid.note)
+
+
+def _grid_cell(cell: GridCell) -> Cell:
+    if cell.number is None:
+        return Cell(cell.text, cell.state, cell.reason)
+    hint = "" if cell.deterministic else "repeated runs differ"
+    return Cell(cell.text, "k k1" if cell.number == 1 else "k", hint, cell.number)
+
+
+def _flags(grid: FlagGrid) -> StudyTable:
+    heads = tuple(f"{leaf.number}: {leaf.label}" for leaf in grid.classes)
+    sizes = [len(leaf.platforms) for leaf in grid.classes]
+    rows = tuple(
+        ("●" if row.aligned else "○", " ".join(row.members), *map(_flag_cell, row.have, sizes)) for row in grid.rows
     )
-    return [(name, text) for name, text, there in every if there]
+    return StudyTable("", "", ("aligned", "features", *heads), rows)
 
 
-@cache
-def _template() -> Template:
-    functions: dict[str, Any] = {
-        "cell": cell,
-        "groups": _groups,
-        "heads": _heads,
-        "kinds": _kinds,
-        "layer_chart": layer_chart,
-        "ordered": _ordered,
-        "shade": _shade,
-        "spaced": spaced,
-        "ticks": _ticks,
-        "tree_box": _tree_box,
-        "tree_path": _tree_path,
-    }
-    return template_environment(functions, _HERE).get_template("deviations.html.j2")
-
-
-def _shade(number: int) -> str:
-    """Returns the hue and the shade of a class; style sheets make a colour of it, for light and for dark pages."""
-    return f"--h: {(40 + number * _GOLDEN_ANGLE) % 360:.0f}; --s: {number % 3}"
-
-
-def _kinds(table: StudyTable) -> list[str]:
-    """Returns the CSS class of each column."""
-    columns = zip(*table.rows[:_MOST], strict=True)
-    return [column_kind(name, cells) for name, cells in zip(table.columns, columns, strict=True)]
-
-
-def _heads(grid: ClassGrid) -> list[_Head]:
-    return [_Head(text, len(list(same))) for text, same in groupby(group for group, _ in grid.columns)]
-
-
-def _groups(grid: ClassGrid) -> Iterator[list[GridRow]]:
-    return (list(rows) for _, rows in groupby(grid.rows, lambda row: row.group))
-
-
-def _ordered(tree: ClassTree) -> list[Leaf]:
-    return [tree.leaves[i] for i in tree.tree.order]
-
-
-def _tree_box(tree: ClassTree) -> str:
-    """Returns the view box of a dendrogram: bits across, and leaves downwards. The first line is at half a leaf."""
-    return f"0 -0.5 {tree.tree.mantissa + OVERHANG} {len(tree.leaves)}"
-
-
-def _tree_path(tree: ClassTree) -> str:
-    return "".join(f"M{x:g} {y:g}L{x2:g} {y2:g}" for x, y, x2, y2 in segments(tree.tree))
-
-
-def _ticks(mantissa: int) -> list[dict[str, Any]]:
-    """Returns the labels of an axis of bits, with their places in per cent."""
-    step = _TICKS.get(mantissa, 5)
-    shown = [*range(0, mantissa - step // 2, step), mantissa]
-    return [{"bits": bits, "left": f"{100 * bits / (mantissa + OVERHANG):.2f}"} for bits in shown]
+def _flag_cell(have: int, size: int) -> Cell:
+    if have == size:
+        return Cell("all", "all")
+    return Cell(f"{have} of {size}", "some") if have else Cell("")

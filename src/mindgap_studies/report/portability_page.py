@@ -1,130 +1,146 @@
-"""Writes the self-contained HTML page of a portability study: figures of the paper's form, and each function."""
+"""Lays out a study of ported functions: tables of the paper's form, distributions of slow-downs, and each function."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Template
-
-from mindgap.report.templates import styles, template_environment
 from mindgap_studies.porting import tables
 from mindgap_studies.porting.slowdown import RATIOS, steady
-from mindgap_studies.report.study_html import cell
+from mindgap_studies.report.drawing import GRID, WIDTH, alt, chart, stacked_bars
 from mindgap_studies.results.ported_functions import CLASSES, REASONS, Estimator, FunctionCell, PortingStudy
-from mindgap_studies.table import records
+from mindgap_surveys.report.study_page import Block, Cell, Chart, Section, StudyPage, Text, times
+from mindgap_surveys.table import StudyTable, records
 
-_HERE: Final = Path(__file__).parent
-
-#: Pixels of a strip of slow-downs, and the powers of ten at its ends.
-_WIDTH: Final = 620
-_LEAST: Final = -3
-_MOST: Final = 5
 #: Characters of a message in the list of losses.
 _MESSAGE: Final = 140
-#: Estimators that have a strip.
-_SHOWN: Final[tuple[Estimator, ...]] = ("steady", "paper's")
-#: CSS class of each class of functions.
-_STYLES: Final = dict(zip(CLASSES, ("ok", "part", "lost", "none", "none"), strict=True))
+#: Estimators whose ratios are drawn, with their colours.
+_DRAWN: Final[dict[Estimator, str]] = {"steady": "#5b9bd5", "paper's": "#c9480b"}
+#: Ratios at the ends of the axis.
+_ENDS: Final = (1e-3, 1e5)
+#: CSS class of each class of functions, and its colour in a chart.
+_STYLES: Final = dict(zip(CLASSES, ("c-ok", "c-part", "c-lost", "c-none", "c-none"), strict=True))
+_CLASSES: Final = dict(zip(CLASSES, ("#7fbf8e", "#e5b04d", "#c9480b", "#b9bec8", "#d9dce2"), strict=True))
+_REASONS: Final = dict(
+    zip(REASONS, ("#c9480b", "#d9930d", "#8a2f74", "#5b9bd5", "#3f9186", "#5d6470", "#b9bec8"), strict=True)
+)
+_ABOUT: Final = (
+    "The paper took functions of three frameworks' public APIs, ran their own tests on a GPU and on a TPU, and counted "
+    "how many still work and how much slower they are. This page does the same with the targets that one processor "
+    "has: compilers, graph modes and runtimes of other makers. A source is the mode that a program is written in "
+    "(eager), a target what it is moved to. A GPU and a TPU are not here; their rows say so."
+)
+_SAMPLES: Final = (
+    "PyTorch's functions run the samples of its own test suite; each result is judged against float64. Calls of JAX "
+    "and TensorFlow are generated from signatures, and kept if they run on the source; results may differ by the "
+    "tolerance of the frameworks' tests, by 16 times what the source moves by where its arguments move by eight units "
+    "in the last place, or where they are at most 4 times as far from float64 as the source."
+)
+_TIME: Final = (
+    "Time: {processes} processes, each in a pass of its own over all functions, in each the first call on both sides "
+    "and then {rounds} calls on either side in turn. A process is held on one processor, and its seconds are processor "
+    "time, on devices those of the clock. The ratio is the geometric mean of the processes' medians of paired ratios. "
+    "Its interval is the wider of Student's t over processes (logarithms) and the order statistics of all pairs. The "
+    "paper's estimator is the mean of first calls over the mean of first calls."
+)
+_EACH: Final = (
+    "A number is the time of later calls over the source's, of the first sample that is ported; its interval of 95 % "
+    "is the hint of the cell. Elsewhere the reason of the loss."
+)
 
 
-@dataclass(frozen=True, slots=True)
-class SlowdownStrip:
-    """The distribution of one estimator on one target. points: the ratio of each function, from the smallest."""
-
-    framework: str
-    target: str
-    estimator: str
-    points: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionRow:
-    """One function with its cells, by target."""
-
-    name: str
-    uses: int
-    stratum: str
-    cells: tuple[FunctionCell | None, ...]
-
-
-def portability_page(study: PortingStudy) -> str:
-    """Writes the page, one HTML document without external files."""
+def portability_page(study: PortingStudy) -> StudyPage:
+    """Lays out the page."""
     from mindgap import __version__
 
     by_name = {table.name: table for table in tables.study_tables(study)}
-    return _template().render(
-        study=study, tables=by_name, rows={name: records(table) for name, table in by_name.items()},
-        strips=slowdown_strips(study), functions={name: _function_rows(study, name) for name in study.draws},
-        targets={name: _targets(study, name) for name in study.draws}, losses=_losses(study), version=__version__,
-        classes=CLASSES, styles=_STYLES, reasons=REASONS, width=_WIDTH, decades=range(_LEAST, _MOST + 1),
-        css=styles("page.css", "study.css", folder=_HERE),
+    method = (
+        by_name["draws"], Text(_SAMPLES),
+        Text(_TIME.format(processes=study.settings["processes"], rounds=study.settings["rounds"])),
+    )  # fmt: skip
+    functions: list[Block] = [Text(_EACH), *(_functions(study, name) for name in study.draws)]
+    return StudyPage(
+        "What functions of PyTorch, JAX and TensorFlow lose on another target",
+        (
+            Text(f"After The Grand Illusion (Mince et al., NeurIPS 2023, arXiv 2309.07181) · {study.machine} · mindgap "
+                 f"{__version__}"),
+        ),
+        (
+            Section("about", "The question", (Text(_ABOUT),), "page"),
+            _section(by_name["claims"]),
+            _section(by_name["classes"], _class_bars(by_name["classes"])),
+            _section(by_name["reasons"], _reason_bars(by_name["reasons"])),
+            _section(by_name["slowdowns"], _ratios(study)),
+            Section("functions", "Each function", tuple(functions), "page"),
+            Section("losses", "Losses in the targets' words", (_losses(study),), "page"),
+            Section("method", "Method", method, "page"),
+            Section("draws", by_name["draws"].title, (by_name["draws"],), "text"),
+            _section(by_name["not_tried"]),
+        ),
     )  # fmt: skip
 
 
-def slowdown_strips(study: PortingStudy) -> list[SlowdownStrip]:
-    """Returns a strip for each target with seconds, by calls after the first and by the paper's estimator."""
-    return [
-        SlowdownStrip(name, target, estimator, tuple(sorted(map(RATIOS[estimator], latencies))))
+def _section(table: StudyTable, drawn: Chart | None = None) -> Section:
+    return Section(table.name, table.title, (table,) if drawn is None else (drawn, table))
+
+
+def _named(table: StudyTable) -> list[dict[str, Any]]:
+    return [{**row, "name": f"{row['framework']}, {row['target']}"} for row in records(table)]
+
+
+def _class_bars(table: StudyTable) -> Chart | None:
+    colours = {name.replace(" ", "_"): colour for name, colour in _CLASSES.items()}
+    return stacked_bars(_named(table), colours, "functions", share=True, name="name")
+
+
+def _reason_bars(table: StudyTable) -> Chart | None:
+    colours = dict(zip(table.columns[3:], _REASONS.values(), strict=True))
+    return stacked_bars(_named(table), colours, "functions that are lost", share=True, name="name")
+
+
+def _ratios(study: PortingStudy) -> Chart | None:
+    """Draws the ratio of each function, and the median of each target, by calls after the first and by the paper's
+    estimator. Lines: as fast as the source, and 10 times slower, which the paper calls intolerable."""
+    points = [
+        {"target": f"{name}, {target}", "estimator": estimator, "ratio": RATIOS[estimator](latency)}
         for name, target, _ in tables.pairs(study)
-        for estimator in _SHOWN
-        if (latencies := study.latencies(name, target))
+        for estimator in _DRAWN
+        for latency in study.latencies(name, target)
     ]
+    if not points:
+        return None
+    scale = alt.Scale(domain=list(_DRAWN), range=list(_DRAWN.values()))
+    base = alt.Chart(alt.Data(values=points)).encode(
+        y=alt.Y("target:N", sort=list(dict.fromkeys(point["target"] for point in points)), title=None),
+        yOffset=alt.YOffset("estimator:N", sort=list(_DRAWN)),
+        color=alt.Color("estimator:N", sort=list(_DRAWN), title=None, scale=scale),
+    )
+    across = alt.Scale(type="log", domain=_ENDS, clamp=True)
+    title = "time on the target over time on the source; tick: the median"
+    dots = base.mark_circle(size=28, opacity=0.5).encode(x=alt.X("ratio:Q", title=title, scale=across))
+    medians = base.mark_tick(thickness=2, size=12).encode(x=alt.X("median(ratio):Q", scale=across))
+    lines = alt.Chart(alt.Data(values=[{"x": 1}, {"x": 10}])).mark_rule(color=GRID).encode(x="x:Q")
+    return chart((lines + dots + medians).properties(width=WIDTH, height=alt.Step(16)))
 
 
-def place(ratio: float) -> float:
-    """Returns the pixel of a ratio on a logarithmic axis; ratios beyond its ends are at the ends."""
-    power = min(max(math.log10(ratio), _LEAST), _MOST)
-    return round((power - _LEAST) / (_MOST - _LEAST) * _WIDTH, 1)
+def _functions(study: PortingStudy, framework: str) -> StudyTable:
+    """One row for each function, with a cell for each target."""
+    draw = study.draws[framework]
+    targets = [target for target, why in draw.targets.items() if not why]
+    rows = tuple(
+        (each.name, each.uses, each.stratum, *(_cell(study.cells.get((framework, each.name, t))) for t in targets))
+        for each in draw.drawn
+    )
+    return StudyTable("", framework, ("function", "calls", "drawn from", *targets), rows)
 
 
-def times(ratio: float | None) -> str:
-    """Formats a ratio with three digits: `0.046×`, `12.3×`, `1,410×`."""
-    if ratio is None:
-        return "–"
-    if not math.isfinite(ratio):
-        return "∞"
-    return f"{ratio:,.0f}×" if ratio >= 100 else f"{ratio:.3g}×"
-
-
-def _targets(study: PortingStudy, framework: str) -> list[str]:
-    return [target for target, why in study.draws[framework].targets.items() if not why]
-
-
-def _function_rows(study: PortingStudy, framework: str) -> list[FunctionRow]:
-    targets = _targets(study, framework)
-    return [
-        FunctionRow(
-            each.name, each.uses, each.stratum, tuple(study.cells.get((framework, each.name, t)) for t in targets)
-        )
-        for each in study.draws[framework].drawn
-    ]
-
-
-def _losses(study: PortingStudy) -> list[dict[str, Any]]:
-    """One entry for each function that is lost, with the targets that lose it for the same reason in the same words."""
-    grouped: dict[tuple[str, str, str, str], list[str]] = {}
-    for name, target, cells in tables.pairs(study):
-        for each in cells:
-            if loss := each.main_loss:
-                grouped.setdefault((name, each.function, loss.reason, loss.message[:_MESSAGE]), []).append(target)
-    order = {name: number for number, name in enumerate(study.draws)}
-    return [
-        {"framework": name, "function": function, "reason": reason, "message": message, "targets": ", ".join(targets)}
-        for (name, function, reason, message), targets in sorted(
-            grouped.items(), key=lambda each: (order[each[0][0]], *each[0][1:])
-        )
-    ]
-
-
-def cell_text(found: FunctionCell | None) -> str:
-    """Returns what a cell shows: the ratio of later calls where it was measured, else the reason of its loss."""
+def _cell(found: FunctionCell | None) -> Cell:
     if found is None:
-        return "–"
+        return Cell("–", "c-none")
+    return Cell(cell_text(found), _STYLES[found.word], _hint(found))
+
+
+def cell_text(found: FunctionCell) -> str:
+    """Returns what a cell shows: the ratio of later calls where it was measured, else the reason of its loss."""
     lost = sum(each.lost for each in found.samples)
     part = f" ({lost} of {len(found.samples)} lost)" if found.word == "partial failure" else ""
     if found.latency is not None:
@@ -136,28 +152,24 @@ def cell_text(found: FunctionCell | None) -> str:
     return found.word if found.word != "success" else ported
 
 
-def cell_hint(found: FunctionCell | None) -> str:
+def _hint(found: FunctionCell) -> str:
     """Returns the interval of a cell's ratio, or why it was not measured."""
-    if found is None or found.latency is None:
-        return "" if found is None else found.untimed
-    ratio = steady(found.latency)
-    return f"{times(ratio.low)} to {times(ratio.high)}; first call, paper's: {times(_paper(found))}"
+    if found.latency is None:
+        return found.untimed
+    ratio, paper = steady(found.latency), RATIOS["paper's"](found.latency)
+    return f"{times(ratio.low)} to {times(ratio.high)}; first call, paper's: {times(paper)}"
 
 
-def _paper(found: FunctionCell) -> float | None:
-    return RATIOS["paper's"](found.latency) if found.latency is not None else None
-
-
-def shares_of(row: dict[str, Any], names: Sequence[str]) -> list[tuple[str, float]]:
-    """Returns name and per cent of each count that is not zero."""
-    total = sum(row[name] or 0 for name in names)
-    return [(name, 100 * row[name] / total) for name in names if row[name]] if total else []
-
-
-@cache
-def _template() -> Template:
-    functions: dict[str, Any] = {
-        "cell": cell, "times": times, "place": place, "cell_text": cell_text, "cell_hint": cell_hint,
-        "shares_of": shares_of,
-    }  # fmt: skip
-    return template_environment(functions, _HERE).get_template("portability.html.j2")
+def _losses(study: PortingStudy) -> StudyTable:
+    """One row for each function that is lost, with the targets that lose it for the same reason in the same words."""
+    grouped: dict[tuple[str, str, str, str], list[str]] = {}
+    for name, target, cells in tables.pairs(study):
+        for each in cells:
+            if loss := each.main_loss:
+                grouped.setdefault((name, each.function, loss.reason, loss.message[:_MESSAGE]), []).append(target)
+    order = {name: number for number, name in enumerate(study.draws)}
+    rows = tuple(
+        (*key[:2], ", ".join(grouped[key]), *key[2:])
+        for key in sorted(grouped, key=lambda each: (order[each[0]], *each))
+    )
+    return StudyTable("", "", ("framework", "function", "targets", "reason", "message"), rows)

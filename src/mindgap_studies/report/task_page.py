@@ -1,40 +1,22 @@
-"""Writes the self-contained HTML page of a task study: figures of each column, and the samples that flipped."""
+"""Lays out a task study: figures of each column, samples in danger, and the samples that flipped."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Template
+from mindgap_studies.results.predictions import ComparedForm, Flip, TaskResult
+from mindgap_studies.task.study import NOTES, column_facts, label_name, task_tables
+from mindgap_surveys.report.study_page import Cell, Section, StudyPage, Text
+from mindgap_surveys.table import StudyTable
 
-from mindgap.report.templates import styles, template_environment
-from mindgap_studies.report.study_html import cell
-from mindgap_studies.results.predictions import Flip, TaskResult
-from mindgap_studies.task.study import NOTES, column_facts, danger_facts, label_name, task_tables
-
-_HERE: Final = Path(__file__).parent
-
-#: Flips of all columns that the page shows; all are in the CSV file and in JSON.
-_MOST: Final = 400
-#: Pixels of a bar that shows an interval.
-_WIDTH: Final = 110
-
-#: By task: heading and name of the figures with intervals, then of plain ones.
-_SHARES: Final = {
-    "classification": [("top-1 error", "top1_error"), ("top-5 error", "top5_error")],
-    "localisation": [("top-1 error", "top1_error"), ("localisation error", "localisation_error")],
-    "detection": [],
-    "language": [("token error", "token_error")],
-}
-_PLAIN: Final = {
-    "classification": [("ECE", "ece")],
-    "localisation": [("ECE", "ece")],
-    "detection": [("AP (ILSVRC)", "ap"), ("AP (COCO)", "coco_ap"), ("AP50 (COCO)", "coco_ap_50")],
-    "language": [("perplexity", "perplexity")],
+#: By task: heading and name of its figures. Those that are shares have intervals.
+_FIGURES: Final = {
+    "classification": (("top-1 error", "top1_error"), ("top-5 error", "top5_error"), ("ECE", "ece")),
+    "localisation": (("top-1 error", "top1_error"), ("localisation error", "localisation_error"), ("ECE", "ece")),
+    "detection": (("AP (ILSVRC)", "ap"), ("AP (COCO)", "coco_ap"), ("AP50 (COCO)", "coco_ap_50")),
+    "language": (("perplexity", "perplexity"), ("token error", "token_error")),
 }
 MEANINGS: Final = {
     "rounding": "rounding of the graph can swap the two labels: a correct platform may give either",
@@ -45,65 +27,101 @@ MEANINGS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ShownSample:
-    """One sample with its flips on all columns, in the order of columns."""
-
-    sample: int
-    picture: str
-    truth: str
-    before: str
-    flips: tuple[Flip, ...]
-
-
-def task_page(found: TaskResult) -> str:
-    """Writes the page, one HTML document without external files."""
+def task_page(found: TaskResult) -> StudyPage:
+    """Lays out the page."""
     from mindgap import __version__
 
-    facts = [column_facts(found, column) for column in found.columns]
-    samples = [*_samples(found)]
-    return _template().render(
-        found=found, facts=facts, shares=_SHARES[found.task], plain=_PLAIN[found.task], note=NOTES[found.task],
-        danger=danger_facts(found), samples=samples, meanings=MEANINGS, version=__version__,
-        labels=found.task != "detection",
-        shown=sum(len(each.flips) for each in samples), scale=_scale(facts, found.task), width=_WIDTH,
-        notes={table.name: table.note for table in task_tables(found)},
-        origins=[flip for flip in found.flips if flip.origin or flip.note],
-        css=styles("page.css", "study.css", folder=_HERE),
+    _, danger, flips = task_tables(found)
+    problems = tuple(found.problems.items())
+    shown = _flips(found)
+    sections = (
+        Section("columns", "Platforms", (_columns(found), *(Text(f"note: {note}") for note in found.notes))),
+        Section("danger", danger.title, (danger,)),
+        Section("flips", flips.title, (shown, *_meanings(found))),
+        Section("problems", "Samples left out", (StudyTable("", "", ("sample", "reason"), problems),), "page"),
+    )
+    kept = {"columns": True, "danger": danger.rows, "flips": len(found.columns) > 1, "problems": problems}
+    return StudyPage(
+        f"{found.task.capitalize()}: what platforms and forms of {found.model} change",
+        tuple(_lead(found, __version__)), tuple(each for each in sections if kept[each.name]),
     )  # fmt: skip
 
 
-def _scale(facts: list[dict[str, Any]], task: str) -> float:
-    """The largest end of an interval, for the bars."""
-    ends = [row.get(f"{name}_high_share") for row in facts for _, name in _SHARES[task]]
-    return max((end for end in ends if end is not None), default=1.0) or 1.0
+def _lead(found: TaskResult, version: str) -> Iterator[Text]:
+    left_out = f", {len(found.problems)} left out" if found.problems else ""
+    taken = f", {found.taken_over} taken over from the store" if found.taken_over else ""
+    yield Text(
+        f"Dataset `{found.dataset}` · {len(found.truths):,} samples{left_out}{taken} · reference "
+        f"`{found.reference.name}` · mindgap {version} · {found.seconds:,.0f} s"
+    )
+    for why in found.failures.values():
+        yield Text(f"Not run: {why}", "loud")
 
 
-def _samples(found: TaskResult) -> Iterator[ShownSample]:
-    """Yields the samples that flip: first those that flip beyond rounding, then those that flip on most columns."""
-    by_sample: dict[int, list[Flip]] = {}
+def _columns(found: TaskResult) -> StudyTable:
+    """One row for each column, with intervals in the cells of shares."""
+    figures = _FIGURES[found.task]
+    counts = ("flips", "lost", "gained", "p") if found.task != "detection" else ("flips",)
+    rows: list[tuple[Any, ...]] = []
+    for column in found.columns:
+        facts = column_facts(found, column)
+        name = column.name + (f" in {facts['precision']}" if facts["precision"] else "")
+        if "failure" in facts:
+            rows.append((name, column.way, "not run", *[None] * (len(figures) + len(counts) + 1)))
+            continue
+        words = ", ".join(f"{n} {word}" for word in MEANINGS if (n := facts[word.replace(" ", "_")]))
+        changes = (None,) * len(counts) if column == found.reference else tuple(facts[each] for each in counts)
+        measured = (_figure(facts, each) for _, each in figures)
+        rows.append((name, column.way, *measured, *changes, words, facts["largest_deviation"]))
+    names = ("platform", "ran", *(title for title, _ in figures), *counts, "of the flips", "largest deviation")
+    return StudyTable("columns", "Platforms", names, tuple(rows), NOTES[found.task])
+
+
+def _figure(facts: dict[str, Any], name: str) -> Any:
+    """`2.67 % (1.5–4.6)` with its interval, or a plain number."""
+    if f"{name}_share" not in facts:
+        return facts.get(name)
+    value, low, high = (100 * facts[f"{name}{end}_share"] for end in ("", "_low", "_high"))
+    return f"{value:.2f} % ({low:.1f}–{high:.1f})"
+
+
+def _flips(found: TaskResult) -> StudyTable:
+    """One row for each sample and what it became, with the columns on which it did: first those beyond rounding, then
+    those that flip on most columns."""
+    groups: dict[tuple[Any, ...], list[Flip]] = {}
     for flip in found.flips:
-        by_sample.setdefault(flip.sample, []).append(flip)
-    order = sorted(by_sample, key=lambda n: (all(f.verdict != "beyond" for f in by_sample[n]), -len(by_sample[n]), n))
-    left = _MOST
-    for sample in order:
-        flips = by_sample[sample][:left]
-        left -= len(flips)
-        if not flips:
-            return
-        first = flips[0]
-        yield ShownSample(
-            sample, found.pictures.get(sample, ""), label_name(found.classes, first.truth),
-            label_name(found.classes, first.before), tuple(flips),
-        )  # fmt: skip
+        key = flip.sample, flip.position, flip.after, flip.shows, flip.verdict, flip.origin, flip.note
+        groups.setdefault(key, []).append(flip)
+    order = sorted(groups.values(), key=lambda same: (same[0].verdict != "beyond", -len(same), same[0].sample))
+    forms = {each.name: each for each in found.columns}
+    rows = tuple(_flip(found, same[0], [forms[each.column] for each in same]) for same in order)
+    columns = ("sample", "flip", "verdict of the flip", "margin", "limit", "on", "begins at", "note")
+    samples = len({flip.sample for flip in found.flips})
+    note = f"{len(found.flips):,} flips of {samples:,} samples." if rows else ""
+    return StudyTable("flips", "", columns, rows, note, empty="no sample has another answer than on the reference")
 
 
-def figure(value: Any) -> str:
-    """Formats a plain figure."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:.4f}"
+def _flip(found: TaskResult, flip: Flip, columns: list[ComparedForm]) -> tuple[Any, ...]:
+    before, after, truth = (label_name(found.classes, each) for each in (flip.before, flip.after, flip.truth))
+    place = f"{flip.sample}, token {flip.position}" if found.task == "language" else str(flip.sample)
+    sizes = tuple(None if math.isnan(each) else f"{each:.2g}" for each in (flip.margin, flip.limit))
+    return (
+        Cell(place, "n", picture=found.pictures.get(flip.sample, "")),
+        flip.shows if found.task == "detection" else f"{before} became {after} (right: {truth})",
+        Cell(flip.verdict, f"f-{flip.verdict.split()[0]}", MEANINGS[flip.verdict]), *sizes, _names(columns),
+        flip.origin, flip.note,
+    )  # fmt: skip
 
 
-@cache
-def _template() -> Template:
-    functions: dict[str, Any] = {"cell": cell, "figure": figure, "label_name": label_name}
-    return template_environment(functions, _HERE).get_template("task.html.j2")
+def _names(columns: list[ComparedForm]) -> str:
+    """`cpu/jit, onnxruntime/cpu; int8 on cpu/eager, cpu/jit`."""
+    by_form: dict[str, list[str]] = {}
+    for each in columns:
+        by_form.setdefault(each.form, []).append(each.platform)
+    return "; ".join(f"{form} on {', '.join(p)}" if form else ", ".join(p) for form, p in by_form.items())
+
+
+def _meanings(found: TaskResult) -> Iterator[Text]:
+    for word, meaning in MEANINGS.items():
+        if any(flip.verdict == word for flip in found.flips):
+            yield Text(f"{word}: {meaning}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -11,10 +10,10 @@ from typing import Any, Final
 
 from mindgap.results.answer_rows import AnswerRow
 from mindgap_studies.results.predictions import NOT_FINITE, ComparedForm, Prediction, TaskResult, Truth
-from mindgap_studies.table import StudyTable, made
 from mindgap_studies.task.detection import coco_precision, detection_precisions, localised
 from mindgap_studies.task.statistics import calibration_error, mcnemar, perplexity
 from mindgap_surveys.shares import wilson
+from mindgap_surveys.table import StudyTable, made
 
 #: By task: what the columns of its table mean.
 NOTES: Final = {
@@ -248,18 +247,17 @@ def label_name(classes: Sequence[str], label: int) -> str:
     return classes[label] if 0 <= label < len(classes) else str(label)
 
 
-def to_json(found: TaskResult) -> str:
+def task_object(found: TaskResult) -> dict[str, Any]:
     """Returns everything that was found, without pictures and single predictions. What is not finite is null."""
-    data = {
+    return {
         "model": found.model, "dataset": found.dataset, "task": found.task, "reference": found.reference.name,
         "classes": list(found.classes), "samples": len(found.truths), "taken_over": found.taken_over,
         "seconds": found.seconds,
         "columns": [{k: _plain(v) for k, v in column_facts(found, c).items()} for c in found.columns],
         "danger": [{k: _plain(v) for k, v in facts.items()} for facts in danger_facts(found)],
-"near_ties": [
+        "near_ties": [
             {k: _plain(v) for k, v in asdict(tie).items()} | {"in_danger": tie.in_danger} for tie in found.near_ties
         ],
         "flips": [{k: _plain(v) for k, v in asdict(flip).items()} for flip in found.flips],
         "problems": [{"sample": n, "reason": why} for n, why in found.problems.items()], "notes": found.notes,
     }  # fmt: skip
-    return json.dumps(data, indent=1, ensure_ascii=False)

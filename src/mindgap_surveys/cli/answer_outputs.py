@@ -16,7 +16,7 @@ from mindgap.results.answer_rows import AnswerRow, record_answers
 from mindgap.results.store import Store
 
 if TYPE_CHECKING:
-    from mindgap_surveys.report.answer_page import TableSection
+    from mindgap_surveys.table import StudyTable
 
 StoreOption = Annotated[
     str | None, typer.Option("--store", metavar="DIR", help="Also write what is found into a store.")
@@ -38,7 +38,7 @@ class AnswerFiles:
             Store(self.store)
 
     def write(
-        self, kind: str, title: str, lead: str, rows: Sequence[AnswerRow], more: Sequence[TableSection] = (),
+        self, kind: str, title: str, lead: str, rows: Sequence[AnswerRow], more: Sequence[StudyTable] = (),
         notes: Sequence[str] = (), settings: Mapping[str, Any] | None = None,
     ) -> Exit:  # fmt: skip
         """Writes each; one that fails costs a line on standard error, and gives a status. `more`: tables of the
@@ -62,11 +62,12 @@ class AnswerFiles:
 
     @staticmethod
     def _page(
-        file: Path, title: str, lead: str, rows: Sequence[AnswerRow], more: Sequence[TableSection], notes: Sequence[str]
+        file: Path, title: str, lead: str, rows: Sequence[AnswerRow], more: Sequence[StudyTable], notes: Sequence[str]
     ) -> None:
-        from mindgap_surveys.report.answer_page import answer_page, answer_sections
+        from mindgap_surveys.report.answer_page import answer_page
+        from mindgap_surveys.report.study_page import study_page
 
-        write_file(file, answer_page(title, lead, [*answer_sections(rows), *more], notes))
+        write_file(file, study_page(answer_page(title, lead, rows, more, notes)))
 
 
 def status_of_answers(rows: Sequence[AnswerRow]) -> Exit:

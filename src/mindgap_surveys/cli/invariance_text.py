@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
 from mindgap.results.answer_rows import AnswerRow, State
+from mindgap_surveys.table import StudyTable
 
 if TYPE_CHECKING:
     from mindgap_surveys.decoding.answer_judge import Answer, Question
     from mindgap_surveys.decoding.decoding import Divergence
     from mindgap_surveys.decoding.invariance import Invariance
     from mindgap_surveys.decoding.kernel_choice import KernelChoice
-    from mindgap_surveys.report.answer_page import TableSection
-
 _LONGEST: Final = 100
 
 
@@ -41,22 +40,20 @@ def state_of(verdict: str, require_identical: bool) -> State:
     return "unknown" if verdict in ("not_run", "unjudged") else "passed"
 
 
-def more_sections(found: Sequence[Invariance]) -> Iterator[TableSection]:
+def more_sections(found: Sequence[Invariance]) -> Iterator[StudyTable]:
     """Yields the tables of a page besides the answers: operators, kernels, divergences."""
-    from mindgap_surveys.report.answer_page import TableSection
-
     for one in found:
         where = f"{one.model} on {one.platform}"
         for title, choices in (("Operators with other bits by themselves", one.choices), ("Kernels", one.kernels)):
             if choices:
                 rows = [(each.op, each.label, _shapes(each), str(each.nodes), _classes(each)) for each in choices]
                 columns = ("operator", "where", "shapes", "nodes", "sizes that share bits")
-                yield TableSection(f"{title}: {where}", columns, tuple(rows))
+                yield StudyTable("", f"{title}: {where}", columns, tuple(rows))
         for each in one.divergences:
             steps = zip(each.distances, each.other_tokens, strict=True)
             rows = [(str(n), f"{far:.3g}", "yes" if other else "") for n, (far, other) in enumerate(steps, 1)]
             title = f"Divergence, {each.kind}: {where} against {each.reference}"
-            yield TableSection(title, ("step", "largest difference of logits", "another token"), tuple(rows))
+            yield StudyTable("", title, ("step", "largest difference of logits", "another token"), tuple(rows))
 
 
 def print_invariance(found: Invariance, out: TextIO) -> None:

@@ -17,10 +17,10 @@ from mindgap.platforms.registry import canonical
 from mindgap.results.answer_rows import AnswerRow
 from mindgap.results.settings import DEADLINE_S
 from mindgap_surveys.cli.answer_outputs import AnswerFiles, StoreOption, status_of_answers
+from mindgap_surveys.table import StudyTable
 
 if TYPE_CHECKING:
     from mindgap_surveys.decoding.operator_repeats import OperatorRepeats, Repeated
-    from mindgap_surveys.report.answer_page import TableSection
 
 _LEAD: Final = (
     "Each operator runs again and again in one process, with the same operands. Distinct results are counted by the "
@@ -200,18 +200,16 @@ def _print(found: OperatorRepeats, out: TextIO) -> None:
     out.flush()
 
 
-def _sections(found: Sequence[OperatorRepeats]) -> list[TableSection]:
-    from mindgap_surveys.report.answer_page import TableSection
-
+def _sections(found: Sequence[OperatorRepeats]) -> list[StudyTable]:
     several = {(one.operator, str(one.platform)) for one in found if one.default.distinct > 1}
     frequent = [one for one in _shares(found) if (one.operator, one.platform) in several and one.count > 1]
     return [
-        TableSection(
-            "All operators", _COLUMNS, tuple(_cells(each) for each in found),
+        StudyTable(
+            "", "All operators", _COLUMNS, tuple(_cells(each) for each in found),
             "PyTorch's list: switched: deterministic with the switch, on some device; refused: an error with it.",
         ),
-        TableSection(
-            "Results of operators that give several", ("operator", "platform", "option", "times", "probability"),
+        StudyTable(
+            "", "Results of operators that give several", ("operator", "platform", "option", "times", "probability"),
             tuple(
                 (one.operator, one.platform, one.option, f"{one.count:,}",
                  f"{one.probability:.4f} ({one.low:.4f} to {one.high:.4f})")

@@ -1,54 +1,39 @@
-"""Writes answers under several conditions as a page of tables, and as JUnit XML."""
+"""Lays out answers under several conditions as a page of tables, and writes them as JUnit XML."""
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
 
 from mindgap.report.junit import clean, count_cases
-from mindgap.report.templates import styles, template_environment
 from mindgap.results.answer_rows import AnswerRow
+from mindgap_surveys.report.study_page import Section, StudyPage, Text
+from mindgap_surveys.table import StudyTable
 
-_HERE: Final = Path(__file__).parent
-
-
-@dataclass(frozen=True, slots=True)
-class TableSection:
-    """A table of a page. rows: texts, one for each column. note: a sentence above the table."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
+_COLUMNS = ("what changes", "to", "verdict of the answer", "numbers", "detail")
 
 
-def answer_sections(rows: Sequence[AnswerRow]) -> list[TableSection]:
-    """Returns a table for each subject on each platform."""
-    columns = ("what changes", "to", "verdict", "numbers", "detail")
-    groups: dict[tuple[str, str], list[AnswerRow]] = {}
+def answer_page(
+    title: str, lead: str, rows: Sequence[AnswerRow], more: Sequence[StudyTable] = (), notes: Sequence[str] = ()
+) -> StudyPage:
+    """Lays out a table for each subject on each platform. `more`: further tables."""
+    groups: dict[str, list[AnswerRow]] = {}
     for row in rows:
-        groups.setdefault((row.subject, row.platform), []).append(row)
-    return [
-        TableSection(
-            f"{subject} on {platform}", columns,
+        groups.setdefault(f"{row.subject} on {row.platform}", []).append(row)
+    tables = [
+        StudyTable(
+            "", name, _COLUMNS,
             tuple((each.question, each.label, each.verdict, numbers_text(each.numbers), each.detail) for each in group),
         )
-        for (subject, platform), group in groups.items()
+        for name, group in groups.items()
     ]  # fmt: skip
+    sections = tuple(Section(f"s{n}", table.title, (table,)) for n, table in enumerate((*tables, *more)))
+    return StudyPage(title, tuple(map(Text, (lead, *notes))), sections)
 
 
 def numbers_text(numbers: Mapping[str, float]) -> str:
     """Returns `name number, …`, of numbers that are not 0."""
     return ", ".join(f"{name} {number:.4g}" for name, number in numbers.items() if number)
-
-
-def answer_page(title: str, lead: str, sections: Sequence[TableSection], notes: Sequence[str] = ()) -> str:
-    """Writes the page, one HTML document without external files."""
-    template = template_environment(folder=_HERE).get_template("answers.html.j2")
-    return template.render(title=title, lead=lead, sections=sections, notes=notes, css=styles("page.css", folder=_HERE))
 
 
 def answer_junit(rows: Sequence[AnswerRow]) -> str:

@@ -24,9 +24,9 @@ from mindgap.report.finding_blocks import blocks
 from mindgap.results.drawn_graph import DrawnNode
 from mindgap.results.rows import Row
 from mindgap.workflows.diff import Report
-from mindgap_studies.cli.study import table_parts
-from mindgap_studies.report.study_html import cell, section_of
-from mindgap_studies.table import StudyTable
+from mindgap_surveys.cli.study_text import table_parts
+from mindgap_surveys.report.study_page import cell_text, view_of
+from mindgap_surveys.table import StudyTable
 from report.report_sample import metrics, sample, with_three_faults
 
 EXPECTED = Path(__file__).with_name("report_text.txt")
@@ -280,11 +280,11 @@ def test_a_study_that_is_wider_than_the_terminal_has_several_parts_and_loses_no_
     """A figure that was cut at the edge read as another one: 1 of 10."""
     figures = {f"rows_of_figure_{n}": 1000 + n for n in range(14)}
     table = StudyTable("wide", "", ("platform", *figures), (("onnxruntime/cpu", *figures.values()),), "", "")
-    section = section_of(table)
+    view = view_of(table)
     out = io.StringIO()
-    for part in table_parts(section, 100):
+    for part in table_parts(view, 100):
         Console(file=out, width=100).print(part)
     words = out.getvalue().split()
-    assert all(words.count(cell("rows", each)) == 1 for each in figures.values()), out.getvalue()
+    assert all(words.count(cell_text("rows", each)) == 1 for each in figures.values()), out.getvalue()
     assert words.count("onnxruntime/cpu") > 1 and max(map(len, out.getvalue().splitlines())) <= 100
-    assert len(table_parts(section, 500)) == 1
+    assert len(table_parts(view, 500)) == 1

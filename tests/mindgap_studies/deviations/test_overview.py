@@ -13,7 +13,7 @@ from mindgap_studies.deviations.own import own_study
 from mindgap_studies.deviations.own.overview import own_overview
 from mindgap_studies.deviations.published import COLUMNS, PublishedStudy
 from mindgap_studies.deviations.published.overview import published_overview
-from mindgap_studies.equivalence.ultrametric import dendrogram
+from mindgap_studies.equivalence.prefix_digests import dendrogram
 from mindgap_studies.machines.merging import merged
 
 
@@ -123,7 +123,7 @@ def test_a_page_needs_a_model() -> None:
 
 def test_the_dendrogram_of_classes_keeps_all_distances() -> None:
     values = [np.array([each], np.float32) for each in (1.0, 1.5, 1.0, 1.0 + 2**-11, 1.5)]
-    tree = dendrogram(5, values.__getitem__)
+    tree = dendrogram(values)
     found = class_tree("x", list("abcde"), list("abbde"), (1, 2, 1, 3, 2), tree)
     leaves = {leaf.number: (i, leaf) for i, leaf in enumerate(found.leaves)}
     assert [leaf.platforms for _, leaf in (leaves[1], leaves[2], leaves[3])] == [("a", "c"), ("b", "e"), ("d",)]

@@ -14,7 +14,8 @@ from mindgap_campaign.campaign.session import RunOptions, begin
 from mindgap_studies import records
 from mindgap_studies.gap import gap
 from mindgap_studies.gap.vocabulary import WORDS
-from mindgap_studies.report.study_html import study_page
+from mindgap_studies.report.gap_page import gap_page
+from mindgap_surveys.report.study_page import study_page
 
 TOYS = Path(__file__).parents[2] / "mindgap_campaign" / "campaign"
 
@@ -43,4 +44,4 @@ def test_a_campaign_reconciles_with_where_it_says_it_stands(tmp_path: Path, monk
     assert kinds["variant", "1–10 nodes"] == kinds["all", "all"] == 30
     consistent = {(row["base"], row["platform"]) for row in records(study.table("consistency"))}
     assert ("both", "toys:EXACT@number=2") in consistent and ("everywhere", "toys:EXACT@number=2") not in consistent
-    assert "all agree" in study_page(study)
+    assert "all agree" in study_page(gap_page(study))

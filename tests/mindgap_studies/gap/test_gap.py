@@ -19,7 +19,7 @@ from mindgap.results.rows import ordered
 from mindgap.results.store import Store, StoreError
 from mindgap.workflows.diff import RunSettings, Subject, diff_many
 from mindgap_studies import StudyTable, column, records
-from mindgap_studies.gap import PUBLISHED, TABLES, Study, gap, to_json
+from mindgap_studies.gap import PUBLISHED, TABLES, Study, gap, gap_object
 from mindgap_studies.gap.vocabulary import WORDS
 
 COMPARED = ("identical", *CALM, *WRONG)
@@ -312,7 +312,7 @@ def test_answers_depend_on_the_rows_alone(tmp_path: Path, seed: int) -> None:
     other.compact(below=1 << 30)
     again = gap(other)
     assert [t.rows for t in gap(one).tables] == [t.rows for t in again.tables]
-    assert json.loads(to_json(again))["wrong"] == []
+    assert gap_object(again)["wrong"] == []
 
 
 def test_the_youngest_run_with_outcomes_is_taken(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from mindgap.graph import MindgapError, TensorStore
 from mindgap.platforms.name import parse
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
-from mindgap_studies.equivalence.prefix_digests import shared_bits
-from mindgap_studies.equivalence.ultrametric import remaining_precision
+from mindgap_studies.equivalence.prefix_digests import dendrogram, shared_bits
 from mindgap_studies.machines.collected_file import read
 from mindgap_studies.machines.collecting import collect
 from mindgap_studies.machines.settings import Setting, all_settings, quick_settings
@@ -38,7 +37,7 @@ def test_prefixes_and_deviating_elements_are_those_of_the_tensors(collected_path
         classes = [observed[s.platform].classes[place] for s in SETTINGS]
         prefixes = found.prefixes["tiny/0", value.number]
         for i, j in itertools.combinations(range(len(SETTINGS)), 2):
-            direct = remaining_precision(arrays[i], arrays[j])
+            direct = dendrogram([arrays[i], arrays[j]]).minimum
             assert shared_bits(prefixes[classes[i]], prefixes[classes[j]]) == direct
         several += len(set(classes)) > 1
         if value.number in deviating:

@@ -18,8 +18,7 @@ from mindgap.graph_capture import capture
 from mindgap.run.pool import WorkerPool
 from mindgap_studies import records
 from mindgap_studies.deviations.own import own_study
-from mindgap_studies.equivalence.prefix_digests import shared_bits
-from mindgap_studies.equivalence.ultrametric import remaining_precision
+from mindgap_studies.equivalence.prefix_digests import dendrogram, shared_bits
 from mindgap_studies.machines.collected_file import read
 from mindgap_studies.machines.collecting import collect
 from mindgap_studies.machines.merging import read_and_merge
@@ -121,7 +120,7 @@ def test_remaining_precision_is_that_of_the_outputs(given_path, model_file, tmp_
                 arrays.append(observe(each, where.platform, pool.run, 0).arrays[value.number])
         for i, j in itertools.combinations(range(3), 2):
             given = column.output(value.number)
-            assert shared_bits(given[i], given[j]) == remaining_precision(arrays[i], arrays[j])
+            assert shared_bits(given[i], given[j]) == dendrogram([arrays[i], arrays[j]]).minimum
 
 
 @pytest.mark.nightly

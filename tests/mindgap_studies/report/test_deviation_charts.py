@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from mindgap_studies.equivalence.ultrametric import dendrogram
+from mindgap_studies.equivalence.prefix_digests import dendrogram
 from mindgap_studies.report.deviation_charts import segments
 
 
 def test_the_lines_of_a_dendrogram() -> None:
     """1.0 twice, a neighbour that shares 10 bits, and 1.5, which shares none."""
     values = [np.array([each], np.float32) for each in (1.0, 1.5, 1.0, 1.0 + 2**-11)]
-    tree = dendrogram(4, values.__getitem__)
+    tree = dendrogram(values)
     assert tree.order == (0, 2, 3, 1)
     assert sorted(segments(tree)) == sorted(
         [

@@ -17,8 +17,9 @@ from mindgap_studies.deviations.own.overview import own_overview
 from mindgap_studies.deviations.published import PublishedStudy
 from mindgap_studies.deviations.published.overview import published_overview
 from mindgap_studies.machines.merging import merged
+from mindgap_studies.report.deviation_charts import layer_chart
 from mindgap_studies.report.deviations_page import deviations_page
-from mindgap_studies.report.own_charts import layer_chart
+from mindgap_surveys.report.study_page import study_page
 from report.browser import Browser, needs_driver
 
 
@@ -39,7 +40,7 @@ def page(request: pytest.FixtureRequest) -> Overview:
 
 
 def written(page: Overview) -> str:
-    return deviations_page(page, "1.2.3")
+    return study_page(deviations_page(page, "1.2.3"))
 
 
 def part(text: str, name: str) -> str:
@@ -59,9 +60,8 @@ def test_the_answers_stand_first(page: Overview) -> None:
 def test_the_matrix_has_the_text_of_every_cell(page: Overview) -> None:
     matrix = part(written(page), "classes").split("<tbody>", 1)[1]
     shown = re.findall(r"<td class=\"(?:k|k k1|other_input|not_run)\"[^>]*>([^<]*)</td>", matrix)
-    assert ("2*</b> repeated runs" in written(page)) == bool(page.grid.unsteady)
     assert shown == [cell.text for row in page.grid.rows for cell in row.cells]
-    counted = re.findall(r'<td class="n-classes">(\d+)</td>', matrix)
+    counted = re.findall(r'<td class="n[^"]*">(\d+)</td>', matrix.split("distinct results")[1].split("</tr>")[0])
     assert counted == [str(len(page.grid.numbers(i))) for i in range(len(page.grid.columns))]
 
 
@@ -69,8 +69,9 @@ def test_every_dendrogram_has_a_leaf_for_each_class(page: Overview) -> None:
     text = written(page)
     for name, trees in (("distances", page.trees), ("formats", page.casts)):
         if trees:
-            drawn = part(text, name).split('<figure class="tree">')[1:]
-            assert [each.count("<li ") for each in drawn] == [len(tree.leaves) for tree in trees]
+            drawn = part(text, name).split("<svg ")[1:]
+            labels = [len(re.findall(r'<text text-anchor="start"[^>]*>\d+: ', each)) for each in drawn]
+            assert labels == [len(tree.leaves) for tree in trees]
 
 
 def test_every_table_is_there_with_its_definition(page: Overview) -> None:
@@ -99,8 +100,9 @@ def test_own_machines_have_layers_and_published_ones_have_claims(theirs: Overvie
     assert part(mine, "layers").count('aria-label="node ') >= sum(len(profile.points) for profile in own.layers)
     assert 'id="paper"' not in mine and 'id="layers"' not in written(theirs)
     claims = part(written(theirs), "paper")
-    assert claims.count("<td>agrees</td>") == sum(each.agrees for each in theirs.claims)
-    assert claims.count("<td>disagrees</td>") == sum(not each.agrees for each in theirs.claims)
+    rows = claims.split("<tbody>")[1].split("</tr>")[: len(theirs.claims)]
+    agree = [re.findall(r"<td[^>]*>([^<]*)</td>", row)[4] == "yes" for row in rows]
+    assert agree == [each.agrees for each in theirs.claims]
 
 
 def test_what_a_machine_is_called_is_text_and_never_markup(own: Overview) -> None:
@@ -119,7 +121,7 @@ def test_the_chart_of_layers_shows_bits_and_classes_at_their_heights() -> None:
         LayerPoint("aten.conv2d.default", "conv", "convolution", 4, 0),
         LayerPoint("aten.relu.default", "", "activation", 2, 23),
     )
-    drawn = layer_chart(LayerProfile("net", 9, 23, points))
+    drawn = layer_chart(LayerProfile("net", 9, 23, points)).svg()
     assert "net: 9 platforms show every node" in drawn
     assert re.findall(r'aria-label="(node \d: [^"]*)"[^>]* transform="translate\([\d.]+,([\d.]+)\)"', drawn) == [
         ("node 1: aten.conv2d.default, conv", "160"), ("node 2: aten.relu.default", "0"),
@@ -145,8 +147,8 @@ def test_a_browser_shows_it_wide_and_narrow_in_light_and_dark(browser: Browser, 
             grounds.add(str(browser.run("return getComputedStyle(document.body).backgroundColor")))
         # One colour per class within a column, besides the classes' numbers.
         columns = browser.run(
-            "const rows = [...document.querySelector('table.grid').querySelectorAll('tbody tr:not(.group)')];"
-            "return [...rows[0].cells].slice(1).map((_, i) => rows.map((row) => row.cells[i + 1])"
+            "const rows = [...document.querySelector('table.study').querySelectorAll('tbody tr:not(.total)')];"
+            "return [...rows[0].cells].slice(2).map((_, i) => rows.map((row) => row.cells[i + 2])"
             ".filter((each) => each.classList.contains('k'))"
             ".map((each) => [each.innerText.replace('*', ''), getComputedStyle(each).backgroundColor]))"
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,9 @@ import pytest
 
 from cli.command_line import mindgap
 from mindgap.cli import main
-from mindgap_studies.cli.study_task_tables import print_task
+from mindgap_studies.report.task_page import task_page
 from mindgap_studies.results.predictions import ComparedForm, Flip, NearTie, Prediction, TaskResult, Truth
+from mindgap_surveys.cli.study_text import print_page
 
 MODEL = """
 import torch
@@ -46,8 +49,6 @@ def test_json_page_tables_and_status(tmp_path: Path) -> None:
 
 
 def test_text_groups_platforms_with_the_same_flips() -> None:
-    import io
-
     columns = tuple(ComparedForm(form, name) for form in ("", "int8") for name in ("cpu/eager", "onnxruntime/cpu"))
     found = TaskResult("m", "d", "classification", ("cat", "dog"), columns)
     found.truths = {0: Truth(0, (0,)), 1: Truth(1, (1,))}
@@ -56,12 +57,14 @@ def test_text_groups_platforms_with_the_same_flips() -> None:
         found.predictions[column] = {n: Prediction(n, (label, 1 - label), 0.5, 0.75, 0.3) for n in (0, 1)}
     found.flips = [Flip(c.name, n, 0, n, 0, 1, "other form", origin="head") for c in columns[2:] for n in (0, 1)]
     found.near_ties = [NearTie("", 1, 0, 1, 0.001, 0.002)]
-    out = io.StringIO()
-    print_task(found, out)
-    text = out.getvalue()
-    assert "flips of int8 on cpu/eager, onnxruntime/cpu\n  sample 0: cat became dog (right: cat); other form" in text
-    assert "the model: 1 of 1; nearest: sample 1, margin 0.001, limit 0.002" in text
-    assert "50.00 % (9.5–90.5)" in text and "2 other form" in text
+    print_page(task_page(found), out := io.StringIO())
+    lines = [re.split(r" {2,}", line.rstrip()) for line in out.getvalue().splitlines()]
+    on, origin = "int8 on cpu/eager, onnxruntime/cpu", "head"
+    assert ["0", "cat became dog (right: cat)", "other form", "–", "–", on, origin] in lines
+    assert ["1", "cat became dog (right: dog)", "other form", "–", "–", on, origin] in lines
+    assert ["the model", "1", "1", "1", "0.001", "0.002"] in lines
+    figures = next(line for line in lines if line[0] == "int8 on cpu/eager")
+    assert "50.00 % (9.5–90.5)" in figures and "2 other form" in figures
 
 
 def test_a_sample_that_is_not_a_number_costs_itself_alone(tmp_path: Path) -> None:

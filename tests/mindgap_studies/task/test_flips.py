@@ -15,7 +15,6 @@ from mindgap.cli.streams import Exit
 from mindgap.graph import default_tensor_store
 from mindgap.graph_capture import capture
 from mindgap_studies.cli.study_task import _status
-from mindgap_studies.cli.study_task_tables import print_task
 from mindgap_studies.report.task_page import task_page
 from mindgap_studies.results.predictions import NOT_FINITE, ComparedForm, Flip, Prediction, TaskResult, Truth
 from mindgap_studies.task.study import answer_rows, column_facts
@@ -24,6 +23,7 @@ from mindgap_studies.task_runs.dataset_client import Examples
 from mindgap_studies.task_runs.flips import FlipSearch, flips_of
 from mindgap_studies.task_runs.near_ties import exact_outputs, narrow_arithmetic
 from mindgap_studies.task_runs.running import TaskRun, TaskSettings, read_digest
+from mindgap_surveys.cli.study_text import print_page
 from mindgap_surveys.report.answer_page import answer_junit
 
 BATCH = 2
@@ -145,8 +145,8 @@ def test_nan_is_beyond_rounding_and_a_finding(forms, capsys: pytest.CaptureFixtu
     assert "cpu/jit: outputs of 1 samples have NaN or infinities" in capsys.readouterr().err
     (facts,) = [column_facts(found, each) for each in found.columns if each == column]
     assert (facts["top1_error_share"], facts["lost"], facts["ece"]) == (0.25, 1, None)
-    print_task(found, out := io.StringIO())
-    assert "1 became NaN or infinities" in out.getvalue() and "NaN or infinities" in task_page(found)
+    print_page(task_page(found), out := io.StringIO())
+    assert "1 became NaN or infinities" in out.getvalue()
     # The form overflows on the reference too.
     found, _ = searched(forms, {HOME: RIGHT, EAGER: [0, -1, 2, 0], ComparedForm("int8", "cpu/jit"): [0, -1, 2, 0]})
     assert {flip.verdict for flip in found.flips} == {"other form"}

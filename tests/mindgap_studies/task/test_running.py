@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,11 +18,12 @@ from mindgap.results.store import Store
 from mindgap_studies import records
 from mindgap_studies.report.task_page import task_page
 from mindgap_studies.results.predictions import ComparedForm, Prediction, TaskResult, Truth
-from mindgap_studies.task.study import column_facts, task_tables, to_json
+from mindgap_studies.task.study import column_facts, task_object, task_tables
 from mindgap_studies.task_runs.api import dataset_state, run_task
 from mindgap_studies.task_runs.columns import ColumnRunner, ModelForm
 from mindgap_studies.task_runs.dataset_client import Examples
 from mindgap_studies.task_runs.running import TaskRun, TaskSettings
+from mindgap_surveys.report.study_page import study_page
 
 DATA = """
 from pathlib import Path
@@ -96,12 +98,14 @@ def test_flips_beyond_rounding_name_the_operator(found: TaskResult) -> None:
 
 def test_tables_json_and_page_have_the_same_figures(found: TaskResult) -> None:
     columns, danger, flips = task_tables(found)
-    data = json.loads(to_json(found))
+    data = json.loads(json.dumps(task_object(found)))
     assert data["columns"] == [{k: v for k, v in row.items() if k in data["columns"][0]} for row in records(columns)]
     assert len(data["flips"]) == len(flips.rows) == 15 and [row["examined"] for row in records(danger)] == [19, 19]
-    page = task_page(found)
+    page = study_page(task_page(found))
     assert "5.26 %" in page and "label 9 is out of range" in page
-    assert page.count('class="sample"') == len({flip.sample for flip in found.flips})
+    flipped = page.split('<h2 id="flips">')[1].split("<h2 ")[0]
+    shown = {int(sample) for sample in re.findall(r'<tr><td class="n">(\d+)</td>', flipped)}
+    assert shown == {flip.sample for flip in found.flips}
     assert "http" not in page.replace("http-equiv", "")
 
 

@@ -14,7 +14,8 @@ from mindgap_surveys.decoding.answer_judge import Answer, Condition
 from mindgap_surveys.decoding.decoding import Divergence
 from mindgap_surveys.decoding.invariance import Invariance
 from mindgap_surveys.decoding.kernel_choice import KernelChoice
-from mindgap_surveys.report.answer_page import answer_junit, answer_page, answer_sections
+from mindgap_surveys.report.answer_page import answer_junit, answer_page
+from mindgap_surveys.report.study_page import study_page
 
 ANSWERS = (
     Answer(Condition("repeat", "again"), "identical", 0),
@@ -63,7 +64,7 @@ def test_rows_carry_what_the_exit_status_is_made_of() -> None:
 
 def test_the_page_and_the_xml_hold_every_answer() -> None:
     rows = [*answer_rows([replace(FOUND, model="<m>\x00")], require_identical=False)]
-    page = answer_page("<m>", "lead", [*answer_sections(rows), *more_sections([FOUND])], FOUND.notes)
+    page = study_page(answer_page("<m>", "lead", rows, [*more_sections([FOUND])], FOUND.notes))
     for text in ("&lt;m&gt;", "4 right", "1 | 2 4", "another token", "a note", "max abs 1e-07"):
         assert text in page
     xml = answer_junit(rows)

@@ -9,7 +9,7 @@ from mindgap_studies.deviations.own.columns import classes_and_precision, made
 from mindgap_studies.deviations.own.layers import kind_of_layer
 from mindgap_studies.machines.merging import MergedMachines, SubjectColumn
 from mindgap_studies.machines.observations import ValueFacts
-from mindgap_studies.table import StudyTable
+from mindgap_surveys.table import StudyTable
 
 _VARIANT: Final = ("model", "activation", "pooling", "trained")
 

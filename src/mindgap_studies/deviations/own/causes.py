@@ -10,7 +10,7 @@ from typing import Any
 from mindgap_studies.deviations.feature_clusters import FlagClusters, flag_clusters
 from mindgap_studies.deviations.own.columns import made, main, numbers_of, result, threads_of, title
 from mindgap_studies.machines.merging import MachinePlatform, MergedMachines
-from mindgap_studies.table import StudyTable
+from mindgap_surveys.table import StudyTable
 
 
 def table_1(merged: MergedMachines) -> StudyTable:

@@ -16,7 +16,7 @@ from mindgap_studies.deviations.own.columns import (
     versions_of,
 )
 from mindgap_studies.machines.merging import MergedMachines
-from mindgap_studies.table import StudyTable
+from mindgap_surveys.table import StudyTable
 
 _MODELS = ("models", "reduced", "casts")
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from mindgap_studies.deviations.definitions import PAPER, class_numbers
+from mindgap_studies.equivalence.dendrogram import Dendrogram
 from mindgap_studies.equivalence.prefix_digests import Prefixes, dendrogram_of
-from mindgap_studies.equivalence.ultrametric import Dendrogram
 from mindgap_studies.machines.merging import MergedMachines, SubjectColumn
-from mindgap_studies.table import made as made
+from mindgap_surveys.table import made as made
 
 #: The model whose classes the tables of flags and options show, if it is there: the paper's Cifar10-R18, first sample.
 MAIN: Final = "resnet18-relu-max-trained/0"

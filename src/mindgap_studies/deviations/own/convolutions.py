@@ -6,7 +6,7 @@ from typing import Any
 
 from mindgap_studies.deviations.own.columns import classes_and_precision, made, numbers_of, result
 from mindgap_studies.machines.merging import MergedMachines
-from mindgap_studies.table import StudyTable
+from mindgap_surveys.table import StudyTable
 
 
 def figure_4(merged: MergedMachines) -> StudyTable:

@@ -8,7 +8,7 @@ from mindgap.graph.operators import is_activation
 from mindgap_studies.deviations.own.columns import MODEL_COLUMNS, classes_and_precision, made, model_facts
 from mindgap_studies.equivalence.prefix_digests import digest_count, has_precision
 from mindgap_studies.machines.merging import MergedMachines, SubjectColumn
-from mindgap_studies.table import StudyTable
+from mindgap_surveys.table import StudyTable
 
 #: Part of an operator's name -> the kind of layer. The first that is found counts.
 _KINDS: Final = (

@@ -23,7 +23,7 @@ from mindgap_studies.deviations.overview import (
 from mindgap_studies.deviations.own.causes import clusters_and_classes
 from mindgap_studies.deviations.own.columns import MODEL_COLUMNS, main, model_facts, numbers_of, result, title, tree
 from mindgap_studies.machines.merging import MachinePlatform, MergedMachines, SubjectColumn
-from mindgap_studies.table import StudyTable, StudyTables, records
+from mindgap_surveys.table import StudyTable, StudyTables, records
 
 #: Settings of `cpu/eager` that a machine lacks are counted; more platforms than these are counted too.
 _NAMED: Final = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mindgap.graph import MindgapError
 from mindgap_studies.deviations.own import activations, causes, classes, convolutions, layers
 from mindgap_studies.machines.merging import MergedMachines
-from mindgap_studies.table import StudyTables
+from mindgap_surveys.table import StudyTables
 
 
 def own_study(merged: MergedMachines) -> StudyTables:

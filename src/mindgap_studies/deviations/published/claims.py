@@ -13,7 +13,7 @@ from mindgap_studies.deviations.published.figures import CASTS, NamedDendrogram
 from mindgap_studies.deviations.published.matrix import COLUMNS, MODELS, ClassMatrix, numbers
 from mindgap_studies.deviations.published.records import Output
 from mindgap_studies.equivalence.equality import identity
-from mindgap_studies.table import StudyTable, made
+from mindgap_surveys.table import StudyTable, made
 
 #: Classes in Figures 6, SUP-2 and SUP-3, as float16, float32 and float64.
 _CASTS: Final = {"medium": "3/9/4", "small": "1/3/2", "large": "3/8/5"}

@@ -16,9 +16,10 @@ from mindgap_studies.deviations.published.parquet import BadData
 from mindgap_studies.deviations.published.platforms import BY_YEAR, PublishedPlatform
 from mindgap_studies.deviations.published.records import Output
 from mindgap_studies.deviations.published.tables import MAIN, instance_title
+from mindgap_studies.equivalence.dendrogram import Dendrogram
 from mindgap_studies.equivalence.equality import identity
-from mindgap_studies.equivalence.ultrametric import Dendrogram, dendrogram
-from mindgap_studies.table import StudyTable, made
+from mindgap_studies.equivalence.prefix_digests import dendrogram
+from mindgap_surveys.table import StudyTable, made
 
 #: A Google cloud instance: its processor, and the number of cores unless that is 2.
 _INSTANCE: Final = re.compile(r"((?:amd|intel)[_-][a-z_-]*[a-z])(?:[_-](\d+))?")
@@ -128,5 +129,5 @@ def figure_6(trees: Iterable[NamedDendrogram]) -> StudyTable:
 def _named(panel: tuple[Any, ...], members: Sequence[tuple[str, Array]]) -> NamedDendrogram:
     values = [each for _, each in members]
     numbers = class_numbers([identity(each, PAPER.equality) for each in values], PAPER)
-    tree = dendrogram(len(values), values.__getitem__, PAPER.equality)
+    tree = dendrogram(values, PAPER.equality)
     return NamedDendrogram(panel, tuple(name for name, _ in members), numbers, tree)

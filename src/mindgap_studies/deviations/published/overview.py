@@ -22,8 +22,8 @@ from mindgap_studies.deviations.published.matrix import COLUMNS, TITLES, Cell, C
 from mindgap_studies.deviations.published.platforms import PublishedPlatform
 from mindgap_studies.deviations.published.study import PublishedStudy
 from mindgap_studies.deviations.published.tables import MAIN, table_1_platforms
-from mindgap_studies.equivalence.ultrametric import dendrogram
-from mindgap_studies.table import records
+from mindgap_studies.equivalence.prefix_digests import dendrogram
+from mindgap_surveys.table import records
 
 _SOURCE: Final = (
     "Published results of Schlögl, Hofer, Böhme, “Causes and Effects of Unanticipated Numerical Deviations in Neural "
@@ -116,13 +116,12 @@ def _tree(matrix: ClassMatrix, name: str) -> ClassTree:
     """Makes the dendrogram of all outputs of the common input, under mindgap's definitions."""
     pairs = zip(matrix.platforms, matrix.column(name), strict=True)
     kept = [(platform, cell.ours, cell.values) for platform, cell in pairs if cell.ours is not None]
-    values = [each for _, _, each in kept]
     return class_tree(
         _title(name),
         [platform.name for platform, _, _ in kept],
         [f"{platform.vendor} {platform.generation}" for platform, _, _ in kept],
         [number for _, number, _ in kept],
-        dendrogram(len(values), values.__getitem__, OURS.equality),
+        dendrogram([each for _, _, each in kept], OURS.equality),
     )
 
 

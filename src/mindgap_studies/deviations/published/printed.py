@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
-from mindgap_studies.table import StudyTable, made
+from mindgap_surveys.table import StudyTable, made
 
 #: The tables that the paper prints as such. Figures are printed without numbers.
 PRINTED: Final = ("table_1", "table_sup1", "table_sup2", "table_sup3")

@@ -16,7 +16,7 @@ from mindgap_studies.deviations.published.matrix import ClassMatrix, class_matri
 from mindgap_studies.deviations.published.parquet import BadData
 from mindgap_studies.deviations.published.printed import disagreements
 from mindgap_studies.deviations.published.records import read_outputs
-from mindgap_studies.table import StudyTables
+from mindgap_surveys.table import StudyTables
 
 _OUTPUTS: Final = "outputs_e2e.parquet"
 _LAYERS: Final = "outputs_layers.parquet"

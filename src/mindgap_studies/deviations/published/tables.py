@@ -9,7 +9,7 @@ from mindgap_studies.deviations.definitions import PAPER
 from mindgap_studies.deviations.feature_clusters import FlagClusters, flag_clusters
 from mindgap_studies.deviations.published.matrix import COLUMNS, ClassMatrix, near, numbers
 from mindgap_studies.deviations.published.platforms import PublishedPlatform
-from mindgap_studies.table import StudyTable, made
+from mindgap_surveys.table import StudyTable, made
 
 #: Rows of Table 1, by instance: the dual-core instances of the Google cloud.
 _TABLE_1: Final = (

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mindgap.graph import Array, MindgapError
+from mindgap_studies.equivalence.dendrogram import Merge
 from mindgap_studies.equivalence.equality import BITS, VALUES, Equality
-from mindgap_studies.equivalence.ultrametric import CHUNK, Merge, dendrogram, minimum_precision, remaining_precision
+from mindgap_studies.equivalence.prefix_digests import dendrogram
 
 FORMATS: dict[Any, tuple[str, int]] = {
     np.float16: ("u2", 10),
@@ -43,6 +44,10 @@ def slow(a: Array, b: Array, equality: Equality) -> int:
     return least
 
 
+def precision(a: Array, b: Array, equality: Equality = BITS) -> int:
+    return dendrogram([a, b], equality).minimum
+
+
 @st.composite
 def families(draw: st.DrawFn) -> list[Array]:
     """Tensors that differ from one another in few bits, so that all depths of the tree occur."""
@@ -66,11 +71,11 @@ def families(draw: st.DrawFn) -> list[Array]:
 @settings(deadline=None)
 @given(families(), st.sampled_from([BITS, VALUES]))
 def test_a_dendrogram_holds_the_precision_of_every_pair(family: list[Array], equality: Equality) -> None:
-    tree = dendrogram(len(family), family.__getitem__, equality)
+    tree = dendrogram(family, equality)
     pairs = {(i, j): slow(family[i], family[j], equality) for i, j in combinations(range(len(family)), 2)}
     assert {pair: tree.precision(*pair) for pair in pairs} == pairs
     assert sorted(tree.order) == list(range(len(family)))
-    assert tree.minimum == minimum_precision(len(family), family.__getitem__, equality) == min(pairs.values())
+    assert tree.minimum == min(pairs.values())
     for bits in range(1, tree.mantissa + 1):
         together = {pair for group in tree.classes(bits) for pair in combinations(group, 2)}
         assert together == {pair for pair, shared in pairs.items() if shared >= bits}
@@ -80,27 +85,27 @@ def test_a_dendrogram_holds_the_precision_of_every_pair(family: list[Array], equ
 @given(families())
 def test_remaining_precision_is_an_ultrametric(family: list[Array]) -> None:
     for a, b, c in combinations(family[:5], 3):
-        ab, bc, ac = (remaining_precision(x, y) for x, y in ((a, b), (b, c), (a, c)))
+        ab, bc, ac = (precision(x, y) for x, y in ((a, b), (b, c), (a, c)))
         assert sorted((ab, bc, ac))[0] == sorted((ab, bc, ac))[1]
 
 
 def test_known_distances_of_float32() -> None:
     one = np.array([1.0], np.float32)
-    assert remaining_precision(one, one) == 23
-    assert remaining_precision(one, np.nextafter(one, np.float32(2))) == 22
-    assert remaining_precision(one, np.array([1.5], np.float32)) == 0
-    assert remaining_precision(one, np.array([1.25], np.float32)) == 1
+    assert precision(one, one) == 23
+    assert precision(one, np.nextafter(one, np.float32(2))) == 22
+    assert precision(one, np.array([1.5], np.float32)) == 0
+    assert precision(one, np.array([1.25], np.float32)) == 1
     # One step apart, but the exponents differ.
-    assert remaining_precision(one, np.nextafter(one, np.float32(0))) == 0
-    assert remaining_precision(one, -one) == 0
+    assert precision(one, np.nextafter(one, np.float32(0))) == 0
+    assert precision(one, -one) == 0
     zeros = np.zeros(1, np.float32), -np.zeros(1, np.float32)
-    assert remaining_precision(*zeros) == 0
-    assert remaining_precision(*zeros, VALUES) == 23
+    assert precision(*zeros) == 0
+    assert precision(*zeros, VALUES) == 23
 
 
 def test_merges_say_at_which_bits_classes_become_one() -> None:
     values = [np.array([each], np.float32) for each in (1.5, 1.0, 1.5 + 2**-20, 1.0, 1.25)]
-    tree = dendrogram(5, values.__getitem__)
+    tree = dendrogram(values)
     assert tree.classes() == ((0,), (1, 3), (2,), (4,))
     assert tree.merges() == (Merge(19, ((0,), (2,))), Merge(1, ((1, 3), (4,))), Merge(0, ((0, 2), (1, 3, 4))))
     assert tree.classes(1) == ((0, 2), (1, 3, 4))
@@ -108,45 +113,25 @@ def test_merges_say_at_which_bits_classes_become_one() -> None:
 
 def test_a_nan_is_alone_under_values_even_as_the_first() -> None:
     values = [np.array(each, np.float32) for each in ([np.nan], [1.0], [np.nan], [1.0])]
-    tree = dendrogram(4, values.__getitem__, VALUES)
+    tree = dendrogram(values, VALUES)
     assert tree.classes() == ((0,), (1, 3), (2,))
-    assert minimum_precision(4, values.__getitem__, VALUES) == 0
-    assert dendrogram(4, values.__getitem__, BITS).classes() == ((0, 2), (1, 3))
-
-
-def test_only_one_tensor_is_loaded_at_a_time_and_the_number_of_loads_grows_linearly() -> None:
-    """All tensors are pairwise at the same distance: the case in which comparing pairs is quadratic."""
-    n, size = 64, 2 * CHUNK + 3
-    loads: list[int] = []
-    buffer = np.empty(size, np.float32)
-
-    def load(i: int) -> Array:
-        loads.append(i)
-        buffer[:] = 1.0
-        buffer[i * 997] = 1.0 + 2**-9
-        return buffer
-
-    tree = dendrogram(n, load)
-    assert set(tree.shared) == {8}
-    assert len(loads) <= n * (1 + (23).bit_length()) + 1
-    loads.clear()
-    assert minimum_precision(n, load) == 8
-    assert len(loads) == n
+    assert tree.minimum == 0
+    assert dendrogram(values, BITS).classes() == ((0, 2), (1, 3))
 
 
 def test_unlike_tensors_and_no_tensors_are_refused() -> None:
     unlike = [np.zeros(3, np.float32), np.zeros(3, np.float64), np.zeros(4, np.float32)]
     with pytest.raises(MindgapError, match="tensor 1 is float64 of 3 elements, tensor 0 is float32 of 3"):
-        dendrogram(3, unlike.__getitem__)
+        dendrogram(unlike)
     with pytest.raises(MindgapError, match="tensor 1 is float32 of 4 elements"):
-        minimum_precision(2, unlike[::2].__getitem__)
+        dendrogram(unlike[::2])
     with pytest.raises(MindgapError, match="no tensors"):
-        dendrogram(0, unlike.__getitem__)
+        dendrogram([])
     with pytest.raises(MindgapError, match="int32 has no remaining precision"):
-        minimum_precision(1, lambda _: np.zeros(1, np.int32))
+        dendrogram([np.zeros(1, np.int32)])
 
 
 def test_empty_tensors_are_equal() -> None:
     empty = np.zeros(0, np.float16)
-    assert remaining_precision(empty, empty) == 10
-    assert dendrogram(3, lambda _: empty).classes() == ((0, 1, 2),)
+    assert precision(empty, empty) == 10
+    assert dendrogram([empty] * 3).classes() == ((0, 1, 2),)

@@ -1,4 +1,4 @@
-"""Defines one table of a study: the question, the query, and its rows."""
+"""Defines one table of a study or a survey: the question, the query, and its rows."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # (pyarrow has no types)
@@ -16,7 +16,7 @@ from mindgap.results.store import Store
 
 @dataclass(frozen=True, slots=True)
 class StudyTable:
-    """A table of a study with the query that computed it.
+    """A table with the query that computed it, if one did.
 
     `name`: names CSV files and JSON keys, and never changes. `query`: DuckDB SQL over the store's tables; `$run` is the
     run; empty for a table that is not of a store. Cells are text, integers, floats (shares are fractions of 1) or None:
@@ -27,8 +27,8 @@ class StudyTable:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
-    note: str
-    query: str
+    note: str = ""
+    query: str = ""
     empty: str = ""
 
 
