@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.tables import console, plain_table
@@ -22,13 +24,18 @@ from mindgap.platforms.environments.emulated import (
 )
 from mindgap.platforms.environments.recipe import architecture_recipe
 from mindgap.platforms.host_runtime import HostRuntime
-from mindgap.platforms.listing import find_recipe, recipes, requirements_elsewhere
+from mindgap.platforms.listing import PlatformInfo, find_recipe, platform_info, recipes, requirements_elsewhere
+from mindgap.platforms.name import parse
 from mindgap.platforms.protocol import NotOnThisMachine
 from mindgap.platforms.registry import registered
 from mindgap.platforms.simulated_arithmetic import checked_words, kept_arithmetic, not_exact
 
 
 def platforms(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PLATFORM]…", help="Show only these, with their options."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per platform, in a list.")] = False,
     ask_hosts: Annotated[
         bool, typer.Option("--hosts", help="Connect to the hosts of mindgap.toml, and list their platforms.")
@@ -37,10 +44,10 @@ def platforms(
         bool, typer.Option("--ray-resources", help="The JSON for ray start --resources on this machine, nothing else.")
     ] = False,
 ) -> None:
-    """List every platform: there (in which environment, if not mindgap's own) or not and why, versions, hardware,
-    options. Hosts of a mindgap.toml are named; --hosts runs their commands, and lists their platforms.
+    """List every platform: first those that run here (in which environment, if not mindgap's own), with versions, then
+    the others, with the reason. Hosts of a mindgap.toml are named; --hosts runs their commands, lists theirs.
 
-    Example: mindgap platforms --json
+    Example: mindgap platforms onnxruntime/cpu
     """
     with result_stream() as out:
         from mindgap.platforms.listing import known_hosts, list_hosts, list_platforms
@@ -50,18 +57,45 @@ def platforms(
             out.write(json.dumps(here) + "\n")
             return
         infos = [*list_platforms(), *(list_hosts() if ask_hosts else known_hosts())]
+        if names:
+            infos = [platform_info(parse(name)) for name in names]
         if as_json:
             json.dump([dataclasses.asdict(info) for info in infos], out, indent=1, default=str)
             out.write("\n")
-            return
-        table = plain_table("platform", "there", "versions, or why not", "hardware", "options")
-        for info in infos:
-            versions = ", ".join(f"{name} {version}" for name, version in info.versions.items())
-            yes = f"in {info.environment}" if info.environment else "yes"
-            there = (yes, versions) if info.available else ("no", info.reason)
-            hardware = ", ".join(filter(None, (info.hardware, info.execution, info.arithmetic)))
-            table.add_row(info.platform, *there, hardware, ", ".join(info.options))
-        console(out).print(table)
+        else:
+            (_print_each if names else _print_all)(console(out), infos)
+
+
+def _print_all(out: Console, infos: Sequence[PlatformInfo]) -> None:
+    there = plain_table("platform", "in", "versions")
+    for info in infos:
+        if info.available:
+            notes = ", ".join(filter(None, (_versions(info), info.execution, info.arithmetic)))
+            there.add_row(info.platform, info.environment, notes)
+    out.print(there)
+    absent: dict[str, list[str]] = {}
+    for info in infos:
+        if not info.available:
+            absent.setdefault(info.reason, []).append(info.platform)
+    why = plain_table("not here", "why")
+    for reason, named in absent.items():
+        why.add_row("\n".join(named), Text(reason))
+    out.print("", why, "", "mindgap platforms PLATFORM shows its options", sep="\n")
+
+
+def _print_each(out: Console, infos: Sequence[PlatformInfo]) -> None:
+    for info in infos:
+        table = plain_table(info.platform, "")
+        words = {"versions": _versions(info), "environment": info.environment, "hardware": info.hardware}
+        words |= {"execution": info.execution, "arithmetic": info.arithmetic, "not here": info.reason}
+        for name, text in {**words, **{f"@{name}=": text for name, text in info.options.items()}}.items():
+            if text:
+                table.add_row(name, Text(text))
+        out.print(table)
+
+
+def _versions(info: PlatformInfo) -> str:
+    return ", ".join(f"{name} {version}" for name, version in info.versions.items())
 
 
 env = typer.Typer(
