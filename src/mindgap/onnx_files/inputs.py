@@ -329,7 +329,8 @@ def _recipe(
     if structural:
         return Constant(1)
     if "mask" in each.name.lower():
-        return Constant(value=True if each.dtype == torch.bool else 1)
+        # Where a padding mask is True, PyTorch leaves the place out; all places of integer masks are there.
+        return Constant(value="pad" not in each.name.lower() if each.dtype == torch.bool else 1)
     if each.dtype == torch.bool:
         return Integers(seed, 0, 2)
     limits = torch.iinfo(each.dtype)

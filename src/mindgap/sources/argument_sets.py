@@ -8,6 +8,7 @@ examples of a batch until there are eight; `?tokens=8` does so along the second 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -187,14 +188,15 @@ def _tensor(array: Array, where: str) -> torch.Tensor:
 def with_tensors(built: Built, given: Mapping[str, torch.Tensor], where: str) -> Built:
     """Returns the program with other tensors among its arguments.
 
-    They are matched by name, or by order where no name is an argument's. Each has the dtype and the number of
-    dimensions of the tensor that it replaces. Raises `SourceError`, beginning with `where`.
+    They are matched by name; by order if they are numbered (`arr_0`, as `numpy.savez` names them) or there is one. Each
+    has the dtype and number of dimensions of the tensor that it replaces. Raises `SourceError`, beginning with `where`.
     """
     leaves, structure = modules.tree_flatten((tuple(built.args), dict(built.kwargs)))
     names = tensor_names(built.program, built.args, built.kwargs)
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     listed = f"the arguments are {', '.join(map(_form, names, [leaves[place] for place in places]))}"
-    by_order = len(given) == len(names) and not set(names) & set(given)
+    numbered = len(names) == 1 or all(re.fullmatch(r"(arr_)?\d+", name) for name in given)
+    by_order = numbered and len(given) == len(names) and not set(names) & set(given)
     ordered = dict(zip(names, given.values(), strict=True)) if by_order else given
     if absent := [name for name in names if name not in ordered]:
         raise SourceError(f"{where}: it holds no {', '.join(absent)} ({', '.join(given) or 'nothing'}); {listed}")

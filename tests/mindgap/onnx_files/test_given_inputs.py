@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from litert_files.tflite_writer import FileNode, FileTensor, constant, model_bytes
@@ -118,3 +118,12 @@ def test_a_litert_file_takes_the_sizes_that_it_leaves_open(tmp_path: Path) -> No
     torch.testing.assert_close(one.program(*one.args)["y"], torch.tensor(drawn(5, 6)).reshape(5, 2, 3))
     with pytest.raises(SourceError, match=r"input x is \[5, 7\], and the file declares \[open, 6\]: give inputs"):
         wide.make()
+
+
+def test_a_drawn_mask_of_padding_leaves_no_place_out(tmp_path: Path) -> None:
+    names = ("key_padding_mask", "attention_mask")
+    masks = [value(name, [2, 4], TensorProto.BOOL) for name in names]
+    nodes = [helper.make_node("Identity", [name], [f"y{number}"]) for number, name in enumerate(names)]
+    path = saved(tmp_path / "m.onnx", nodes, masks, [value(f"y{i}", [2, 4], TensorProto.BOOL) for i in range(2)])
+    padded, attended = built(str(path)).args
+    assert not padded.any() and attended.all()

@@ -59,16 +59,16 @@ def test_one_set_has_a_source_of_its_own(model: Path) -> None:
         open_source("model.py:sets?arguments=3")
 
 
-def test_tensors_of_a_file_are_matched_by_name_else_by_order(model: Path) -> None:
+def test_tensors_of_a_file_are_matched_by_name_and_numbered_ones_by_order(model: Path) -> None:
     x, y = np.full(3, 5, np.float32), np.full(3, 2, np.float32)
-    np.savez("named.npz", y=y, x=x)
-    save_file({"a": torch.tensor(x), "b": torch.tensor(y)}, "other.safetensors")
-    programs = opened("model.py:one?inputs=named.npz,other.safetensors")
+    save_file({"y": torch.tensor(y), "x": torch.tensor(x)}, "named.safetensors")
+    np.savez("other.npz", x, y)
+    programs = opened("model.py:one?inputs=named.safetensors,other.npz")
     for one in programs:
         function, args, kwargs = one.build()
         assert function(*args, **kwargs).tolist() == [3, 3, 3]
     assert [one.group for one in programs] == ["model:one"] * 2
-    assert programs[1].source == "model.py:one?inputs=other.safetensors"
+    assert programs[1].source == "model.py:one?inputs=other.npz"
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,7 @@ def test_tensors_of_a_file_are_matched_by_name_else_by_order(model: Path) -> Non
         ({"x": np.ones(2, np.float32)}, r"it holds no y \(x\); the arguments are x float32\[2\], y float32\[2\]"),
         ({"x": np.ones((2, 2), np.float32), "y": np.ones(2, np.float32)}, r"x float32\[2, 2\] where the program takes"),
         ({name: np.ones(2, np.float32) for name in "xyz"}, "z: no such argument"),
+        ({name: np.ones(2, np.float32) for name in "ab"}, r"it holds no x, y \(a, b\); the arguments are"),
     ],
 )
 def test_a_file_that_does_not_fit_is_told_in_one_line(model: Path, arrays: dict[str, np.ndarray], said: str) -> None:
