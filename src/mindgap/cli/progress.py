@@ -35,17 +35,17 @@ def progress(*, lines: bool = False) -> Generator[OnProgress]:
 
 @contextmanager
 def counting() -> Generator[Callable[[int, int, str], None]]:
-    """Yields a receiver for work that reports (done, total, name of the finished item).
+    """Yields a receiver for work that reports (done, total or 0 where it is not known, name of the item).
 
     Without a terminal a line is printed at least every 15 s.
     """
     if sys.stderr.isatty():
         with _progress() as bar:
             task = bar.add_task("starting", total=None)
-            yield lambda done, total, name: bar.update(task, total=total, completed=done, description=name)
+            yield lambda done, total, name: bar.update(task, total=total or None, completed=done, description=name)
     else:
         with _log("   0/?     starting") as log:
-            yield lambda done, total, name: log.show(f"{done:>4}/{total}  {name}{log.left(done, total)}")
+            yield lambda done, total, name: log.show(f"{done:>4}/{total or '?'}  {name}{log.left(done, total)}")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import typer
 from mindgap.cli.cause_outputs import CauseOutputs, LedgerFile, SarifFile, UpdateLedger
 from mindgap.cli.diff import Deadline, Options, seconds
 from mindgap.cli.numbers import finite
+from mindgap.cli.progress import counting
 from mindgap.cli.sources import CaptureEnv, source_client, subjects
 from mindgap.cli.streams import Exit, complain, complain_refused, result_stream
 from mindgap.graph import Graph, MindgapError, default_tensor_store
@@ -74,6 +75,7 @@ def reduce(
         WorkerPool([settings.reference, *wanted], tensors=tensors, grows=True) as pool,
         source_client(tensors, settings.deadline_s, capture_env) as client,
         OwnPathClient(settings.deadline_s) as files,
+        counting() as tick,
     ):
         context = RunContext(pool.run, settings, tensors, pool.describe)
         for subject in subjects(sources, options or [], client, backward, None if backward else files):
@@ -93,6 +95,7 @@ def reduce(
                 continue
             comparison = GraphComparison(context, subject.name, graph)
             for platform in wanted:
+                tick(compared, 0, f"{subject.name} on {platform}")
                 row = comparison.row(platform)
                 if row.verdict is not None:
                     compared += 1
