@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from mindgap.cli.numbers import budget_left
 from mindgap.cli.outputs import check_directory, check_files, write_file
 from mindgap.cli.progress import counting
 from mindgap.cli.streams import complain, result_stream
-from mindgap.cli.tables import console, cut, plain_table
 from mindgap.graph import MindgapError
 from mindgap.platforms.name import PlatformName, parse
-from mindgap_surveys.cli.coverage_matrix import matrix_csv, matrix_object, print_matrix, write_page
-from mindgap_surveys.cli.coverage_names import print_names
-from mindgap_surveys.cli.coverage_static import measured_lists, print_lists, print_measured_lists
+from mindgap_surveys.cli.coverage_names import names_object, names_page, run_names
+from mindgap_surveys.cli.study_text import write_result
+from mindgap_surveys.table import to_csv
 
 if TYPE_CHECKING:
-    from mindgap_surveys.cli.coverage_static import MeasuredLists
-    from mindgap_surveys.support.coverage import OperatorCoverage, OperatorGap, VersionCoverage
+    from mindgap_surveys.report.study_page import StudyPage
+    from mindgap_surveys.support.coverage import OperatorCoverage, VersionCoverage
     from mindgap_surveys.support.matrix import Matrix
+    from mindgap_surveys.support.static_support import MeasuredLists
     from mindgap_surveys.support.survey import SurveyResult
 
     #: By the platform before and after.
@@ -121,30 +119,30 @@ def coverage(
             raise MindgapError(f"only the matrix takes {given}: name platforms, and leave --names out")
     with result_stream() as out:
         if not platforms:
-            print_lists(as_json, out)
+            from mindgap_surveys.support.static_support import all_lists
+
+            lists = all_lists()
+            write_result(lambda: _lists_page(lists), lambda: _lists_object(lists), as_json, out)
             return
         wanted = [parse(each) for each in platforms]
         _require_any(wanted, start=limit != 0)
         if names:
-            print_names(wanted, as_json, out)
+            runs = run_names(wanted)
+            write_result(lambda: names_page(runs), lambda: names_object(runs), as_json, out)
             return
-        from mindgap_surveys.support.matrix import matrix_of
+        from mindgap_surveys.report.study_page import study_page
+        from mindgap_surveys.support.matrix import cell_table, matrix_of
+        from mindgap_surveys.support.static_support import all_lists
 
         surveyed = _surveyed(wanted, catalogue, store, limit, jobs, judge, common=not all_forms)
         matrix = matrix_of(surveyed) if limit != 0 else matrix_of(surveyed, _NOT_STORED)
-        lists = measured_lists(matrix) if static else None
-        if as_json:
-            json.dump(_objects(wanted, surveyed, matrix, lists), out, indent=1)
-            out.write("\n")
-        else:
-            _print(surveyed, missing, out)
-            print_matrix(matrix, out)
-            if lists is not None:
-                print_measured_lists(matrix, lists, out)
+        lists = all_lists(matrix) if static else None
+        page = partial(_page, surveyed, matrix, missing, lists)
+        write_result(page, lambda: _objects(wanted, surveyed, matrix, lists), as_json, out)
         if html is not None:
-            write_page(html, matrix, lists)
+            write_file(html, study_page(page()))
         if csv is not None:
-            write_file(csv, matrix_csv(matrix))
+            write_file(csv, to_csv(cell_table(matrix)))
 
 
 def _covered(asked: SurveyResult) -> tuple[Mapping[PlatformName, OperatorCoverage], Versions]:
@@ -240,6 +238,8 @@ def _versions(platforms: Sequence[PlatformName]) -> list[tuple[PlatformName, Pla
 def _objects(
     platforms: Sequence[PlatformName], asked: SurveyResult, matrix: Matrix, lists: MeasuredLists | None
 ) -> list[dict[str, Any]]:
+    from mindgap_surveys.support.matrix import matrix_object
+
     covered, versions = _covered(asked)
     against = {after: {"platform": before, **asdict(change)} for (before, after), change in versions.items()}
     disagreements = {each.platform: each for each in lists.disagreements} if lists is not None else {}
@@ -261,51 +261,44 @@ def _objects(
     return reports
 
 
-def _print(asked: SurveyResult, missing: bool, out: TextIO) -> None:
+def _page(asked: SurveyResult, matrix: Matrix, missing: bool, lists: MeasuredLists | None) -> StudyPage:
+    from mindgap import __version__
+    from mindgap_surveys.report.coverage_page import coverage_page, gap_section, survey_section
+    from mindgap_surveys.report.study_page import Section, Text
+
     covered, versions = _covered(asked)
-    page = console(out)
-    page.print(_totals(covered))
-    page.print(_dtypes(covered))
-    for platform, reason in asked.absent.items():
-        page.print(Text(f"{platform} is not here: {reason}", style="bold"))
+    spent: list[Text] = []
     for platform, cpu in asked.cpu_seconds.items():
         untried = f", {len(asked.untried[platform])} calls beyond the budget" if asked.untried.get(platform) else ""
-        page.print(f"{platform}: asked for {cpu:.1f} processor seconds{untried}", markup=False, highlight=False)
-    if missing:
-        for platform, here in covered.items():
-            page.print(_gaps(f"what {platform} lacks", here.lacks) if here.lacks else f"{platform} lacks nothing")
+        spent.append(Text(f"{platform}: asked for {cpu:.1f} processor seconds{untried}"))
+    sections = [survey_section(covered), Section("spent", "Processor time", tuple(spent), "text")]
+    for platform, here in covered.items() if missing else ():
+        sections.append(gap_section(f"what {platform} lacks", here.lacks, "it lacks nothing"))
     for (before, after), change in versions.items():
         for word, gaps in (("gains", change.gained), ("loses", change.lost)):
-            title = f"what {after} {word} against {before}"
-            page.print(_gaps(title, gaps) if gaps else f"{title}: nothing")
+            sections.append(gap_section(f"what {after} {word} against {before}", gaps, "nothing"))
+    return coverage_page(matrix, __version__, lists, sections)
 
 
-def _totals(found: Mapping[PlatformName, OperatorCoverage]) -> Table:
-    """Makes a table with a line per platform and measure, as shares of the calls that the reference runs."""
-    from mindgap.results.support_answers import WORDS
+def _lists_page(lists: MeasuredLists) -> StudyPage:
+    from mindgap_surveys.report.coverage_page import list_blocks
+    from mindgap_surveys.report.study_page import Section, StudyPage
 
-    words = ("of", *WORDS, "untried")
-    heads = [word.replace("_", " ") for word in words]
-    table = plain_table("platform", "count of", *heads, title="operators, of those that cpu/eager runs")
-    for platform, here in found.items():
-        for what, counts in (("packets", here.packets), ("overloads", here.overloads), ("calls", here.calls)):
-            numbers = [sum(counts.values()), *(counts[word] for word in words[1:])]
-            table.add_row(platform if what == "packets" else "", what, *map(str, numbers))
-    return table
+    return StudyPage(
+        "What packages list of operators", (), (Section("lists", "Lists", (*list_blocks(lists, declared()),)),)
+    )
 
 
-def _dtypes(found: Mapping[PlatformName, OperatorCoverage]) -> Table:
-    names = list(next(iter(found.values())).dtypes)
-    table = plain_table("platform", *names, title="overloads that run, of those asked, by dtype")
-    for platform, here in found.items():
-        table.add_row(platform, *(f"{runs}/{count}" for runs, count in here.dtypes.values()))
-    return table
+def _lists_object(lists: MeasuredLists) -> list[dict[str, Any]]:
+    ops = declared()
+    return [
+        {"list": each.name, "package": each.package, "unknown": each.unknown_otherwise,
+         "words": {op: each.word(op) for op in ops}} for each in lists.lists
+    ]  # fmt: skip
 
 
-def _gaps(title: str, gaps: Sequence[OperatorGap]) -> Table:
-    """Makes a table of gaps: of those that are gained, the answer and the reason are the older version's."""
-    table = plain_table("operator", "answer", "in", "reason", title=title)
-    for lack in gaps:
-        where = "every call asked" if lack.whole else f"{', '.join(lack.dtypes)} ({', '.join(lack.layouts)})"
-        table.add_row(lack.op, lack.word, where, Text(cut(lack.reason)))
-    return table
+def declared() -> list[str]:
+    """Returns the overloads that PyTorch declares, without those that write into an operand."""
+    from mindgap.aten.torch_private.native_functions import declared_kernels
+
+    return sorted(op for op in declared_kernels() if not op.endswith("out"))

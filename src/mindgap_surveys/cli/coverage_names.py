@@ -1,58 +1,53 @@
-"""Prints how many names of PyTorch's sample database each platform runs (`mindgap coverage --names`)."""
+"""Runs the names of PyTorch's sample database on platforms, for `mindgap coverage --names`."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, TextIO
-
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from mindgap.cli.progress import counting
-from mindgap.cli.tables import console, cut, plain_table
 from mindgap.platforms.name import PlatformName
+from mindgap_surveys.report.study_page import Section, StudyPage
+from mindgap_surveys.table import StudyTable
 
 if TYPE_CHECKING:
     from mindgap_surveys.support.sample_names import NameRun
 
-
-def print_names(platforms: Sequence[PlatformName], as_json: bool, out: TextIO) -> None:
-    """Runs a sample of each name on each platform that is available, and prints what came of it."""
-    name_runs = _run(platforms)
-    if as_json:
-        json.dump(
-            [{"platform": platform, "names": [asdict(each) for each in runs]} for platform, runs in name_runs.items()],
-            out, indent=1,
-        )  # fmt: skip
-        out.write("\n")
-        return
-    page = console(out)
-    table = plain_table("platform", "names", "run", "as a graph", "as a program only", "not run")
-    for platform, runs in name_runs.items():
-        how = [each.how for each in runs]
-        counts = [how.count(each) for each in ("graph", "program", "not run")]
-        table.add_row(platform, str(len(runs)), str(counts[0] + counts[1]), *map(str, counts))
-    page.print(table)
-    for platform, runs in name_runs.items():
-        left = [each for each in runs if each.how != "graph"]
-        if not left:
-            continue
-        table = plain_table("name", "how", "why no graph ran", title=f"on {platform}")
-        for each in left:
-            table.add_row(each.name, each.how, Text(cut(each.reason)))
-        page.print(table)
+    Names = Mapping[PlatformName, list[NameRun]]
 
 
-def _run(platforms: Sequence[PlatformName]) -> dict[PlatformName, list[NameRun]]:
+def names_object(runs: Names) -> list[dict[str, Any]]:
+    """Returns what JSON has."""
+    return [{"platform": platform, "names": [asdict(each) for each in names]} for platform, names in runs.items()]
+
+
+def names_page(runs: Names) -> StudyPage:
+    """Lays out how many names each platform runs, and why others are not run."""
+    rows: list[tuple[str | int, ...]] = []
+    for platform, names in runs.items():
+        graph, program, left = ([each.how for each in names].count(how) for how in ("graph", "program", "not run"))
+        rows.append((platform, len(names), graph + program, graph, program, left))
+    columns = ("platform", "names", "run", "as a graph", "as a program only", "not run")
+    sections = [Section("counts", "Names", (StudyTable("", "", columns, tuple(rows)),))]
+    for platform, names in runs.items():
+        others = tuple((each.name, each.how, each.reason) for each in names if each.how != "graph")
+        if others:
+            table = StudyTable("", "", ("name", "how", "why no graph ran"), others)
+            sections.append(Section(platform, f"on {platform}", (table,)))
+    return StudyPage("Names of PyTorch's sample database", (), tuple(sections))
+
+
+def run_names(platforms: Sequence[PlatformName]) -> Names:
+    """Runs a sample of each name on each platform that is available."""
     from tempfile import TemporaryDirectory
 
     from mindgap.graph import TensorStore
     from mindgap.run.pool import WorkerPool
-    from mindgap_surveys.support.sample_names import named_samples, run_names
+    from mindgap_surveys.support.sample_names import named_samples, run_names as run_samples
 
     with TemporaryDirectory() as folder, counting() as tick:
         tensors = TensorStore(folder)
         samples = list(named_samples(tensors, on_progress=tick))
         with WorkerPool(platforms, tensors=tensors) as pool:
-            return {platform: run_names(samples, platform, pool.run, tick) for platform in dict.fromkeys(platforms)}
+            return {platform: run_samples(samples, platform, pool.run, tick) for platform in dict.fromkeys(platforms)}

@@ -20,6 +20,8 @@ from mindgap_surveys.table import StudyTable, to_csv
 
 #: Rows of a table on a terminal.
 _MOST: Final = 25
+#: Characters of a cell on a terminal.
+_LONGEST: Final = 200
 #: Columns that a platform's name or an operator's gets at least, and those after which a text may go on below.
 _NARROWEST: Final = 20
 _WIDEST: Final = 40
@@ -58,10 +60,15 @@ class StudyFiles:
                 write_file(self.csv / f"{name}.svg", drawn.svg())
         if self.html is not None:
             write_file(self.html, study_page(page()))
-        if self.as_json:
-            out.write(json.dumps(document(), ensure_ascii=False, allow_nan=False) + "\n")
-        else:
-            print_page((text or page)(), out)
+        write_result(text or page, document, self.as_json, out)
+
+
+def write_result(page: Callable[[], StudyPage], document: Callable[[], Any], as_json: bool, out: TextIO) -> None:
+    """Prints JSON or the page."""
+    if as_json:
+        out.write(json.dumps(document(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    else:
+        print_page(page(), out)
 
 
 def write_tables(folder: Path, tables: Iterable[StudyTable]) -> None:
@@ -108,7 +115,7 @@ def _print_table(table: StudyTable, page: StudyPage, heading: str, screen: Conso
 def table_parts(view: TableView, width: int) -> list[Table]:
     """The table, or where its figures are wider than the terminal several, with the names of its rows in each."""
     names = [spaced(column) for column in view.columns]
-    cells = [[row[n].text for row in view.rows] for n in range(len(names))]
+    cells = [[_cut(row[n].text) for row in view.rows] for n in range(len(names))]
     longest = [max(map(len, column)) for column in cells]
     least = [
         length if kind == "n" else min(length, _NARROWEST if kind == "code" else _WIDEST)
@@ -123,6 +130,11 @@ def table_parts(view: TableView, width: int) -> list[Table]:
     first = view.kinds.index("n")
     groups = column_groups(needed[first:], width - sum(needed[:first]) - 2 * first)
     return [_grid(view, names, cells, [*range(first), *(first + n for n in group)], figures) for group in groups]
+
+
+def _cut(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
 
 
 def _grid(

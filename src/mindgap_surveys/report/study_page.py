@@ -1,4 +1,4 @@
-"""Defines what a study or a survey shows, and writes it as one HTML page without scripts or external files.
+"""Defines what a study or a survey shows, and writes it as one HTML page without external files.
 
 A page has a title, figures and sections; a section has texts, tables, charts and folded parts. `study_text` prints the
 same page on a terminal.
@@ -56,6 +56,13 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
+class Markings:
+    """HTML that the page's script acts on."""
+
+    html: str
+
+
+@dataclass(frozen=True, slots=True)
 class Folded:
     """A part that a reader opens. `shown`: it is open, and framed: what others published."""
 
@@ -65,7 +72,7 @@ class Folded:
     name: str = ""
 
 
-Block = Text | StudyTable | Chart | Folded
+Block = Text | StudyTable | Chart | Markings | Folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,7 @@ class Figure:
 @dataclass(frozen=True, slots=True)
 class StudyPage:
     """What a study shows. `lead`: paragraphs below the title. `spared`: columns that are left out, and named, where all
-    rows have 0. `meanings`: of columns, for tooltips."""
+    rows have 0. `meanings`: of columns, for tooltips. `script`: without it, the page runs none."""
 
     title: str
     lead: tuple[Text, ...]
@@ -98,6 +105,8 @@ class StudyPage:
     figures: tuple[Figure, ...] = ()
     spared: frozenset[str] = frozenset()
     meanings: Mapping[str, str] = field(default_factory=dict[str, str])
+    more_styles: str = ""
+    script: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +125,8 @@ class TableView:
 def study_page(page: StudyPage) -> str:
     """Writes the page."""
     sections = [each for each in page.sections if each.where != "text"]
-    return _template().render(page=page, sections=sections, css=styles("page.css", "study_page.css", folder=_HERE))
+    css = styles("page.css", "study_page.css", folder=_HERE) + Markup(page.more_styles)
+    return _template().render(page=page, sections=sections, css=css)
 
 
 def view_of(table: StudyTable, most: int = MOST, spared: frozenset[str] = frozenset()) -> TableView:
@@ -137,9 +147,15 @@ def view_of(table: StudyTable, most: int = MOST, spared: frozenset[str] = frozen
 
 def column_kind(column: str, cells: Sequence[Any]) -> str:
     """Returns the kind of a column: numbers to the right (n), names as code, verdicts coloured (word), text."""
-    if "share" in column or any(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in cells):
+    if "share" in column or any(map(_is_number, cells)):
         return "n"
     return "word" if column == "verdict" else "code" if column in _CODE else "text"
+
+
+def _is_number(cell: Any) -> bool:
+    if isinstance(cell, Cell):
+        return cell.style.split()[:1] == ["n"]
+    return isinstance(cell, (int, float)) and not isinstance(cell, bool)
 
 
 def _cell(column: str, kind: str, value: Any) -> Cell:

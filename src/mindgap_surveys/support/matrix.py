@@ -6,10 +6,10 @@ No cell is without a reason.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from mindgap.aten.operators import is_gradient_operator
 from mindgap.graph.compare.culprit import policy_of
@@ -26,6 +26,7 @@ from mindgap_surveys.support.agreement import (
 )
 from mindgap_surveys.support.coverage import UNTRIED
 from mindgap_surveys.support.survey import SurveyResult
+from mindgap_surveys.table import StudyTable
 
 CellWord = Literal[
     "agrees", "decomposed", "random", "uninitialised", "not compared", "not judged",
@@ -243,10 +244,22 @@ def findings_of(matrix: Matrix) -> list[Finding]:
     return sorted(findings, key=lambda each: (matrix.platforms.index(each.platform), -len(each.keys), each.culprit))
 
 
-def cell_rows(matrix: Matrix) -> Iterable[tuple[str, ...]]:
-    """Yields the header and a row for each cell, for CSV."""
-    yield ("operator", "dtype", "layout", "pass", "platform", "word", "verdict", "culprit", "reason")
+def cell_table(matrix: Matrix) -> StudyTable:
+    """Makes the table of all cells."""
+    rows: list[tuple[str, ...]] = []
     for key in matrix.keys:
         for platform in matrix.platforms:
             cell = matrix.cells[platform][key]
-            yield (*key, pass_of(key.op), platform, cell.word, cell.verdict, cell.culprit, cell.reason)
+            rows.append((*key, pass_of(key.op), platform, cell.word, cell.verdict, cell.culprit, cell.reason))
+    columns = ("operator", "dtype", "layout", "pass", "platform", "word", "verdict", "culprit", "reason")
+    return StudyTable("cells", "Cells", columns, tuple(rows))
+
+
+def matrix_object(matrix: Matrix, platform: str) -> dict[str, Any]:
+    """Returns the cells of a platform as JSON; nothing of a platform that is not there."""
+    name = next((each for each in matrix.platforms if each == platform), None)
+    if name is None:
+        return {}
+    cells = matrix.cells[name]
+    rows = [{**key._asdict(), "pass": pass_of(key.op), **asdict(cells[key])} for key in matrix.keys]
+    return {"words": dict(matrix.counts(name)), "cells": rows}

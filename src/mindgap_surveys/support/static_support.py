@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -152,6 +152,22 @@ def disagreements(matrix: Matrix, lists: Collection[StaticList]) -> list[Disagre
                 unlisted.append(op)
         disagreements_found.append(Disagreement(platform, of.name, tuple(listed), tuple(unlisted)))
     return disagreements_found
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredLists:
+    """Lists, and where they are not what was measured. `absent`: lists that are not here, and why."""
+
+    lists: Sequence[StaticList]
+    absent: Mapping[str, str]
+    disagreements: Sequence[Disagreement] = ()
+
+
+def all_lists(matrix: Matrix | None = None) -> MeasuredLists:
+    """Reads the lists of PyTorch and of runtimes' packages. `matrix`: what was measured."""
+    runtimes, absent = runtime_lists()
+    lists = [*device_lists(), *runtimes]
+    return MeasuredLists(lists, absent, disagreements(matrix, lists) if matrix is not None else ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def test_two_environments_say_what_the_later_gains_and_loses(catalogue: Path, tm
     assert same["against"] == {"platform": "cpu/jit", "gained": [], "lost": []}
     assert here["fingerprint"] != same["fingerprint"] and same["calls"]["runs"] == here["calls"]["runs"]
     told = mindgap(*argv, cwd=tmp_path).out
-    assert "what cpu/jit@env=same loses against cpu/jit: nothing" in told
+    assert "what cpu/jit@env=same loses against cpu/jit\nno rows: nothing" in told
 
 
 @pytest.mark.nightly

@@ -11,8 +11,9 @@ import pytest
 from mindgap.platforms.name import parse
 from mindgap.results.support_key import Key
 from mindgap_surveys.report.coverage_page import MEANINGS, coverage_page
+from mindgap_surveys.report.study_page import study_page
 from mindgap_surveys.support.matrix import CELL_WORDS, Cell, Matrix
-from mindgap_surveys.support.static_support import Disagreement, StaticList
+from mindgap_surveys.support.static_support import Disagreement, MeasuredLists, StaticList
 from report.browser import Browser, needs_driver
 
 JIT, ORT = parse("cpu/jit"), parse("onnxruntime/cpu@opt=off")
@@ -36,7 +37,7 @@ def matrix() -> Matrix:
 
 
 def test_numbers_are_the_matrix_s(matrix: Matrix) -> None:
-    page = coverage_page(matrix, "1.2")
+    page = study_page(coverage_page(matrix, "1.2"))
     assert "4 operators, 8 combinations" in page and "this is not macOS" in page
     assert '<td class="n" title="aten.linalg_qr">0/1</td>' in page and "25.0 %" in page
     assert HOSTILE not in page and not re.search(r'(?:src|href)="http', page)
@@ -59,14 +60,15 @@ def test_every_word_has_a_meaning_and_a_colour() -> None:
 
 def test_lists_stand_beside_the_measurement(matrix: Matrix) -> None:
     lists = [StaticList("XPU", "torch==1", {}, "in another package"), StaticList("CPU", "torch==1", {})]
-    page = coverage_page(matrix, "1", lists, [Disagreement(JIT, "CPU", ("aten.add.default",), ())])
+    listed = MeasuredLists(lists, {}, [Disagreement(JIT, "CPU", ("aten.add.default",), ())])
+    page = study_page(coverage_page(matrix, "1", listed))
     assert "in another package" in page and "listed, and nothing runs" in page
-    assert "What packages list" not in coverage_page(matrix, "1")
+    assert "What packages list" not in study_page(coverage_page(matrix, "1"))
 
 
 @needs_driver
 def test_a_browser_filters_compares_and_opens(browser: Browser, matrix: Matrix, tmp_path: Path) -> None:
-    browser.open(coverage_page(matrix, "1"), tmp_path)
+    browser.open(study_page(coverage_page(matrix, "1")), tmp_path)
     names = "#operators tbody:not([hidden]) button.link"
     assert len(browser.texts(names)) == 4
     browser.choose("#source", JIT)

@@ -21,12 +21,22 @@ from mindgap.results.support_answers import SupportAnswer, SupportTable
 from mindgap.results.support_key import Key, key_of
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
-from mindgap_surveys.cli.coverage_matrix import matrix_csv, matrix_object
 from mindgap_surveys.support.agreement import Agreement, AgreementMeter, Calm, References, _Waiting
-from mindgap_surveys.support.matrix import CELL_WORDS, Matrix, cell_of, findings_of, matrix_of, overall_word, pass_of
+from mindgap_surveys.support.matrix import (
+    CELL_WORDS,
+    Matrix,
+    cell_of,
+    cell_table,
+    findings_of,
+    matrix_object,
+    matrix_of,
+    overall_word,
+    pass_of,
+)
 from mindgap_surveys.support.prober import SurveyBudget
 from mindgap_surveys.support.probes import CallProbe, common_forms
 from mindgap_surveys.support.survey import SurveyResult, nothing_asked, stored_survey, survey_platforms
+from mindgap_surveys.table import to_csv
 
 FAULTS = """
 [[fault]]
@@ -312,7 +322,7 @@ def test_one_word_for_an_overload() -> None:
 
 
 def test_csv_and_json_hold_every_cell(matrix: Matrix) -> None:
-    rows = list(csv.DictReader(io.StringIO(matrix_csv(matrix))))
+    rows = list(csv.DictReader(io.StringIO(to_csv(cell_table(matrix)))))
     assert len(rows) == len(matrix.keys) * len(matrix.platforms)
     assert {row["word"] for row in rows} <= set(CELL_WORDS) and all(row["reason"] for row in rows)
     made = matrix_object(matrix, str(matrix.platforms[0]))
