@@ -14,13 +14,13 @@ import time
 from pathlib import Path
 
 from mindgap_studies.porting.repeated import compare_studies
-from mindgap_studies.porting_runs.study import FRAMEWORKS, PortingRequest, run_portability
+from mindgap_studies.porting_runs.study import FRAMEWORKS, PortingRequest, run_porting
 from mindgap_studies.results.ported_functions import PortingSettings, PortingStudy
 
 
 def studied(request: PortingRequest, out: Path) -> PortingStudy:
     started = time.monotonic()
-    study, problems = run_portability(request, out, lambda done, total, what: None)
+    study, problems = run_porting(request, out, lambda done, total, what: None)
     for name, why in problems.items():
         print(f"not studied: {name}: {why}")
     print(f"{len(study.cells)} functions on targets in {time.monotonic() - started:.0f} s", flush=True)

@@ -9,7 +9,7 @@ import typer
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.results.store import Store
 from mindgap_studies.cli.study_deviations import deviations
-from mindgap_studies.cli.study_portability import portability
+from mindgap_studies.cli.study_porting import porting
 from mindgap_studies.cli.study_speed import speed
 from mindgap_studies.cli.study_task import task
 from mindgap_surveys.cli.study_text import AsJson, Csv, Html, StudyFiles
@@ -21,7 +21,7 @@ study = typer.Typer(no_args_is_help=True, help="The tables and figures of a publ
 study.command()(deviations)
 study.command()(speed)
 study.command()(task)
-study.command()(portability)
+study.command("portability")(porting)
 
 
 @study.command()

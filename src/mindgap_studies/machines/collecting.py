@@ -22,10 +22,10 @@ from mindgap_studies.machines.collected_file import FORMAT, VERSION, write
 from mindgap_studies.machines.description import this_machine
 from mindgap_studies.machines.observations import Deviating, Machine, MachineObservations, Observation
 from mindgap_studies.machines.observing import observe, one_line, structural_difference
-from mindgap_studies.machines.partial_file import PartialFile
 from mindgap_studies.machines.settings import Setting
 from mindgap_studies.machines.subjects.models import Suite
 from mindgap_studies.machines.subjects.runnable import Runnable, compared_values
+from mindgap_studies.results.json_lines import JsonLines
 
 #: (platforms done, platforms in all, the platform that is done).
 OnProgress = Callable[[int, int, str], None]
@@ -46,7 +46,7 @@ class _State:
     table: ClassTable
     settings: dict[str, dict[str, Any]]
     observations: list[Observation]
-    partial: PartialFile
+    partial: JsonLines
 
 
 def collect(
@@ -71,7 +71,8 @@ def collect(
     with tempfile.TemporaryDirectory(prefix="mindgap-machine-") as folder:
         store = TensorStore(folder)
         runnables = suite(store)
-        state = _begun(PartialFile(path, _header(machine, runnables, settings, probes)), probes)
+        partial = JsonLines(path.with_name(f"{path.name}.partial"))
+        state = _begun(partial, _header(machine, runnables, settings, probes), probes)
         _restore(state, runnables, store)
         unfinished = False
         for number, setting in enumerate(settings):
@@ -87,7 +88,7 @@ def collect(
     found = _collected(machine, runnables, state, complete)
     write(path, found)
     if not unfinished:
-        state.partial.remove()
+        state.partial.path.unlink(missing_ok=True)
     return found
 
 
@@ -102,9 +103,20 @@ def _header(
     return {"format": f"{FORMAT}, partial", "version": VERSION, "machine": described, "suite": digest}
 
 
-def _begun(partial: PartialFile, probes: int) -> _State:
+def _begun(partial: JsonLines, header: Mapping[str, Any], probes: int) -> _State:
+    """Takes what is in the partial file, or begins it. Raises `MindgapError` if it is of another machine or other
+    subjects."""
     state = _State(probes, ClassTable(), {}, [], partial)
-    for record in partial.records:
+    if not partial.path.exists():
+        partial.append(header)
+        return state
+    records = _records(partial)
+    if not records or records[0] != json.loads(json.dumps(header)):
+        raise MindgapError(
+            f"{partial.path} was begun on another machine, with other versions or with other models: remove it"
+        )
+    partial.cut()
+    for record in records[1:]:
         for entry in record["new"]:
             state.table.add(NewClass.from_json(entry))
         for entry in record["masks"]:
@@ -115,6 +127,14 @@ def _begun(partial: PartialFile, probes: int) -> _State:
             for subject, status, classes, message in record["observations"]
         ]
     return state
+
+
+def _records(partial: JsonLines) -> list[dict[str, Any]]:
+    """Returns the records; none of a file that is no partial file."""
+    try:
+        return [json.loads(line) for line in partial.read()]
+    except ValueError:
+        return []
 
 
 def _run_setting(setting: Setting, runnables: Sequence[Runnable], state: _State, store: TensorStore) -> None:

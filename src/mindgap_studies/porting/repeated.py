@@ -1,4 +1,4 @@
-"""Compares two portability studies of the same settings: classes of functions, and intervals of slow-downs."""
+"""Compares two porting studies of the same settings: classes of functions, and intervals of slow-downs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the tables of a portability study.
+"""Makes the tables of a porting study.
 
 Names of tables and columns do not change: CSV files and JSON keys use them.
 """

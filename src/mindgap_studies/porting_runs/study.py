@@ -1,4 +1,4 @@
-"""Runs a portability study: draws functions of each framework, runs them on targets, measures them, keeps everything.
+"""Runs a porting study: draws functions of each framework, runs them on targets, measures them, keeps everything.
 
 What the file has is not run again, so that a study that was cut goes on.
 """
@@ -65,7 +65,7 @@ class PortingRequest:
     settings: PortingSettings = field(default_factory=PortingSettings)
 
 
-def run_portability(request: PortingRequest, out: Path, progress: Progress) -> tuple[PortingStudy, dict[str, str]]:
+def run_porting(request: PortingRequest, out: Path, progress: Progress) -> tuple[PortingStudy, dict[str, str]]:
     """Runs a study, its frameworks side by side, and appends to its file. Returns it, and the frameworks that could
     not be studied with the reason.
 

@@ -1,17 +1,19 @@
-"""Holds what a portability study found of functions on targets, in one file of JSON lines that can be resumed."""
+"""Holds what a porting study found of functions on targets, in one file of JSON lines that can be resumed."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
+
+from annotated_types import Gt, Lt, MinLen
 
 from mindgap.graph import MindgapError
+from mindgap_studies.results.json_lines import JsonLines
 
 #: Why a sample of a function is lost on a target. The first five are those of the paper:
 #: - `not implemented`: the target has no implementation of the function, or of an operator in it.
@@ -27,6 +29,8 @@ REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 #: compared, as those of a random function. `not compared`: no sample gave an answer that could be judged.
 PortClass = Literal["success", "partial failure", "complete failure", "form only", "not compared"]
 CLASSES: Final[tuple[PortClass, ...]] = get_args(PortClass)
+#: Positive and finite: what a file may hold.
+Seconds = Annotated[float, Gt(0), Lt(math.inf)]
 #: Names of the estimators of slow-downs.
 Estimator = Literal["steady", "first call", "paper's", "medians"]
 #: How a study measures: studies of another way do not go on, and are not compared.
@@ -88,10 +92,17 @@ class Latency:
     """
 
     sample: str
-    source_first: tuple[float, ...]
-    target_first: tuple[float, ...]
-    source: tuple[tuple[float, ...], ...]
-    target: tuple[tuple[float, ...], ...]
+    source_first: Annotated[tuple[Seconds, ...], MinLen(1)]
+    target_first: tuple[Seconds, ...]
+    source: tuple[Annotated[tuple[Seconds, ...], MinLen(1)], ...]
+    target: tuple[tuple[Seconds, ...], ...]
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` where processes or rounds differ between the sides."""
+        rounds = [list(map(len, side)) for side in (self.source, self.target)]
+        processes = {len(self.source_first), len(self.target_first), len(self.source)}
+        if len(processes) > 1 or rounds[0] != rounds[1]:
+            raise ValueError("source and target have other numbers of processes or rounds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,30 +197,25 @@ class PortingStudy:
 
 
 class StudyFile:
-    """Appends to a study's file, one JSON object a line, and reads it. A last line that was cut is dropped.
-
-    Threads may add at once."""
+    """The file of a study: its settings, then draws and cells."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
+        self._lines = JsonLines(path)
 
     def read(self) -> PortingStudy:
         """Raises `MindgapError` where the file is not there or is no study."""
         try:
-            lines = self.path.read_text(encoding="utf-8").splitlines()
+            lines = self._lines.read()
         except (OSError, UnicodeDecodeError) as error:
             raise MindgapError(f"{self.path}: cannot be read: {error}") from None
         study: PortingStudy | None = None
         for number, line in enumerate(lines, 1):
             try:
-                data: dict[str, Any] = json.loads(line)
-                study = _added(study, data)
+                study = _added(study, json.loads(line))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                if number == len(lines) and study is not None:
-                    break  # cut in the middle of a line
                 raise MindgapError(
-                    f"{self.path}: line {number} is not of a portability study ({type(error).__name__}: {error}); "
+                    f"{self.path}: line {number} is not of a portability study ({_why(error)}); "
                     "mindgap study portability --out FILE writes one"
                 ) from None
         if study is None:
@@ -218,10 +224,9 @@ class StudyFile:
 
     def begin(self, settings: dict[str, Any], machine: str) -> PortingStudy:
         """Returns what the file holds, or begins it. Raises `MindgapError` for a file of other settings."""
-        if not self.path.exists() or not self.path.stat().st_size:
-            study = PortingStudy(settings, machine)
-            self._append({"kind": "study", "settings": settings, "machine": machine})
-            return study
+        if not self._lines.begun:
+            self._lines.append({"kind": "study", "settings": settings, "machine": machine})
+            return PortingStudy(settings, machine)
         study = self.read()
         differing = sorted(k for k in {*settings, *study.settings} if settings.get(k) != study.settings.get(k))
         if study.machine != machine:
@@ -230,70 +235,44 @@ class StudyFile:
             raise MindgapError(
                 f"{self.path}: it is of a study with another {', '.join(differing)}; give --out another file"
             )
-        self._cut_last_line()
+        self._lines.cut()
         return study
 
     def add(self, study: PortingStudy, record: FrameworkDraw | FunctionCell) -> None:
-        """Adds a record to the study and to the file."""
-        if isinstance(record, FrameworkDraw):
-            study.draws[record.framework] = record
-            self._append({"kind": "draw", **asdict(record)})
-        else:
-            study.cells[record.framework, record.function, record.target] = record
-            self._append({"kind": "cell", **asdict(record)})
+        """Adds a record to the study and to the file. Threads may add at once."""
+        _put(study, record)
+        self._lines.append({"kind": "draw" if isinstance(record, FrameworkDraw) else "cell", **asdict(record)})
 
-    def _append(self, data: dict[str, Any]) -> None:
-        with self._lock, self.path.open("a", encoding="utf-8") as out:
-            out.write(json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
-            out.flush()
 
-    def _cut_last_line(self) -> None:
-        """Removes a last line without its end."""
-        data = self.path.read_bytes()
-        if not data.endswith(b"\n"):
-            os.truncate(self.path, data.rfind(b"\n") + 1)
+def _put(study: PortingStudy, record: FrameworkDraw | FunctionCell) -> None:
+    if isinstance(record, FrameworkDraw):
+        study.draws[record.framework] = record
+    else:
+        study.cells[record.framework, record.function, record.target] = record
 
 
 def _added(study: PortingStudy | None, data: dict[str, Any]) -> PortingStudy:
-    """Adds a decoded line. Raises KeyError or TypeError for what is none."""
+    """Adds a decoded line. Raises `KeyError`, `TypeError` or `ValueError` for what is none."""
     kind = data.pop("kind")
     if study is None:
         if kind != "study":
             raise KeyError("the first line is not of kind `study`")
         return PortingStudy(dict(data["settings"]), str(data["machine"]))
-    if kind == "draw":
-        drawn = tuple(DrawnFunction(**each) for each in data.pop("drawn"))
-        for name in ("versions", "not_tried", "targets"):
-            if not isinstance(data[name], dict):
-                raise TypeError(f"{name} is no object")
-        draw = FrameworkDraw(**data, drawn=drawn)
-        study.draws[draw.framework] = draw
-        return study
-    if kind != "cell":
-        raise KeyError(f"unknown kind {kind}")
-    samples = tuple(SampleResult(**each) for each in data.pop("samples"))
-    timing = data.pop("latency")
-    latency = None if timing is None else Latency(
-        timing["sample"], tuple(timing["source_first"]), tuple(timing["target_first"]),
-        tuple(map(tuple, timing["source"])), tuple(map(tuple, timing["target"])),
-    )  # fmt: skip
-    if latency is not None:
-        _check_seconds(latency)
-    cell = FunctionCell(**data, samples=samples, latency=latency)
-    study.cells[cell.framework, cell.function, cell.target] = cell
+    _put(study, _reader({"draw": FrameworkDraw, "cell": FunctionCell}[kind]).validate_python(data))
     return study
 
 
-def _check_seconds(latency: Latency) -> None:
-    """Raises ValueError for seconds that are not positive, or whose processes or rounds differ between the sides."""
-    rounds = [[len(each) for each in side] for side in (latency.source, latency.target)]
-    processes = {len(latency.source_first), len(latency.target_first), len(latency.source), len(latency.target)}
-    if processes == {0} or len(processes) > 1 or rounds[0] != rounds[1] or 0 in rounds[0]:
-        raise ValueError("source and target have other numbers of processes or rounds, or none")
-    sides = (latency.source_first, latency.target_first, *latency.source, *latency.target)
-    if not all(_is_positive(each) for side in sides for each in side):
-        raise ValueError("seconds are positive numbers")
+@cache
+def _reader(kind: type[FrameworkDraw | FunctionCell]) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
-def _is_positive(seconds: Any) -> bool:
-    return isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 < seconds < math.inf
+def _why(error: Exception) -> str:
+    """The error on one line; of a field that does not fit, which one and why."""
+    errors: Any = getattr(error, "errors", None)
+    if errors is None:
+        return f"{type(error).__name__}: {error}"
+    first = errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

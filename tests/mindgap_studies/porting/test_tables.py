@@ -13,7 +13,7 @@ from mindgap.graph import MindgapError
 from mindgap_studies.porting import tables
 from mindgap_studies.porting.claims import check_claims
 from mindgap_studies.porting.repeated import compare_studies
-from mindgap_studies.report.portability_page import portability_page
+from mindgap_studies.report.porting_page import porting_page
 from mindgap_studies.results.ported_functions import FunctionCell, PortingStudy, SampleResult, StudyFile
 from mindgap_surveys.report.study_page import study_page, times
 from mindgap_surveys.table import records
@@ -94,7 +94,7 @@ def test_a_simulated_target_has_classes_and_no_ratio() -> None:
     assert steady["cpu/graph"]["left_out"] == f"10: {why}" and steady["cpu/xla"]["functions"] == 8
     graph = next(row for row in records(tables.classes(study)) if row["target"] == "cpu/graph")
     assert graph["success"] == 10
-    page = study_page(portability_page(study))
+    page = study_page(porting_page(study))
     assert ">simulated</td>" in page and ">3×</td>" not in page
 
 
@@ -211,7 +211,7 @@ def test_targets_that_are_no_object_are_named(kept: Path) -> None:
 
 
 def test_the_page_shows_every_function_and_target_and_needs_no_other_file() -> None:
-    page = study_page(portability_page(ported_study()))
+    page = study_page(porting_page(ported_study()))
     assert all(f"tensorflow.f{number}" in page for number in range(10))
     assert "TensorFlow is built without CUDA" in page and "2 of 4" not in page
     assert "3 of 4 lost" in page and page.count('aria-roledescription="circle"') == 2 * (8 + 10)

@@ -12,7 +12,7 @@ from mindgap.platforms.environments.recipe import made_environment
 from mindgap_studies.porting.repeated import compare_studies
 from mindgap_studies.porting_runs import study as study_workflow
 from mindgap_studies.porting_runs.other_frameworks import with_process
-from mindgap_studies.porting_runs.study import PortingRequest, run_portability
+from mindgap_studies.porting_runs.study import PortingRequest, run_porting
 from mindgap_studies.results.ported_functions import (
     CLASSES,
     FrameworkDraw,
@@ -59,7 +59,7 @@ def test_two_studies_agree_and_find_what_is_lost(
     )
     studies = []
     for number in (1, 2):
-        study, problems = run_portability(request, tmp_path / f"{number}.jsonl", lambda done, total, what: None)
+        study, problems = run_porting(request, tmp_path / f"{number}.jsonl", lambda done, total, what: None)
         assert not problems
         studies.append(study)
     draw = studies[0].draws[framework]
@@ -75,7 +75,7 @@ def test_two_studies_agree_and_find_what_is_lost(
 def test_an_environment_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINDGAP_HOME", str(tmp_path))
     with pytest.raises(MindgapError, match=r"jax: no environment jax.*mindgap env create jax"):
-        run_portability(PortingRequest(("jax",)), tmp_path / "study.jsonl", lambda done, total, what: None)
+        run_porting(PortingRequest(("jax",)), tmp_path / "study.jsonl", lambda done, total, what: None)
 
 
 class FoundFramework:

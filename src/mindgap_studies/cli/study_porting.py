@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mindgap_studies.results.ported_functions import PortingStudy
 
 
-def portability(
+def porting(
     folders: Annotated[
         list[Path] | None,
         typer.Argument(metavar="FOLDER…", help="Count calls in these Python files too, beside installed packages."),
@@ -62,7 +62,7 @@ def portability(
     Example: mindgap study portability --out portability.jsonl --html portability.html
     """
     from mindgap_studies.porting.tables import study_object, study_tables
-    from mindgap_studies.report.portability_page import portability_page
+    from mindgap_studies.report.porting_page import porting_page
     from mindgap_studies.results.ported_functions import PortingSettings, StudyFile
 
     if (out is None) == (show is None):
@@ -76,7 +76,7 @@ def portability(
     problems: dict[str, str] = {}
     with result_stream() as stream:
         if out is not None:
-            from mindgap_studies.porting_runs.study import FRAMEWORKS, PortingRequest, run_portability
+            from mindgap_studies.porting_runs.study import FRAMEWORKS, PortingRequest, run_porting
 
             if not top + per_decile:
                 raise MindgapError("--top 0 --per-decile 0: no function would be drawn")
@@ -85,11 +85,11 @@ def portability(
                 tuple(dict.fromkeys(frameworks or FRAMEWORKS)), tuple(folders or ()), tuple(platforms or ()), settings
             )
             with counting() as tick:
-                study, problems = run_portability(request, out, tick)
+                study, problems = run_porting(request, out, tick)
         else:
             assert show is not None
             study = StudyFile(show).read()
-        outputs.write(lambda: portability_page(study), study_tables(study), lambda: study_object(study), stream)
+        outputs.write(lambda: porting_page(study), study_tables(study), lambda: study_object(study), stream)
     for path, why in dict(each for draw in study.draws.values() for each in draw.unreadable.items()).items():
         complain(f"{path}: not parsed: {why}")
     for name, why in problems.items():

@@ -48,7 +48,7 @@ _EACH: Final = (
 )
 
 
-def portability_page(study: PortingStudy) -> StudyPage:
+def porting_page(study: PortingStudy) -> StudyPage:
     """Lays out the page."""
     from mindgap import __version__
 
