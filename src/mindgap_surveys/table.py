@@ -51,11 +51,22 @@ def tables_object(tables: Iterable[StudyTable]) -> dict[str, Any]:
     }
 
 
-def query_table(store: Store, run: str, *, name: str, title: str, note: str, query: str, empty: str) -> StudyTable:
-    """Runs a query and returns its table. Raises `StoreError` for a damaged store."""
-    found = store.query(query, {"run": run} if "$run" in query else None)
-    columns: list[list[Any]] = [column.to_pylist() for column in found.columns]
-    return StudyTable(name, title, tuple(found.column_names), tuple(zip(*columns, strict=True)), note, query, empty)
+@dataclass(frozen=True, slots=True)
+class TableQuery:
+    """A table of a store that is yet to be computed; fields as of `StudyTable`."""
+
+    name: str
+    title: str
+    query: str
+    note: str
+    empty: str
+
+    def table(self, store: Store, run: str) -> StudyTable:
+        """Runs the query. Raises `StoreError` for a damaged store."""
+        answer = store.query(self.query, {"run": run} if "$run" in self.query else None)
+        columns: list[list[Any]] = [column.to_pylist() for column in answer.columns]
+        rows = tuple(zip(*columns, strict=True))
+        return StudyTable(self.name, self.title, tuple(answer.column_names), rows, self.note, self.query, self.empty)
 
 
 def records(table: StudyTable) -> list[dict[str, Any]]:

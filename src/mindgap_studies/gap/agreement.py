@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.results.store import Store
 from mindgap_studies.gap.vocabulary import CALM, RAN, VERDICTS, WRONG, answer, listed, mode, share
-from mindgap_surveys.table import StudyTable, query_table
+from mindgap_surveys.table import TableQuery
 
 _CLASSES: Final = f"""
 WITH answers AS (
@@ -30,22 +29,18 @@ GROUP BY platform, remaining_precision
 ORDER BY {mode()} <> 'eager', platform, bits NULLS LAST
 """.strip()
 
+#: Counts models by the number of bit-distinct results of their platforms.
+CLASSES: Final = TableQuery(
+    name="classes", title="Equivalence classes", query=_CLASSES,
+    note="For each model that ran on two platforms or more: into how many classes of bitwise equal outputs its "
+    "platforms fall, the reference among them. One that answers differently every time counts by its first.",
+    empty="no model ran on two platforms",
+)  # fmt: skip
 
-def classes(store: Store, run: str) -> StudyTable:
-    """Counts models by the number of bit-distinct results of their platforms."""
-    return query_table(
-        store, run, name="classes", title="Equivalence classes", query=_CLASSES,
-        note="For each model that ran on two platforms or more: into how many classes of bitwise equal outputs its "
-        "platforms fall, the reference among them. One that answers differently every time counts by its first.",
-        empty="no model ran on two platforms",
-    )  # fmt: skip
-
-
-def precision(store: Store, run: str) -> StudyTable:
-    """Counts outputs that differ from the reference, by remaining precision in bits."""
-    return query_table(
-        store, run, name="precision", title="Remaining precision", query=_PRECISION,
-        note="Bits of the significand that agree with the reference in the worst element of the worst output, for "
-        "models whose outputs differ. No figure: outputs that hold no floating-point number, or have another shape.",
-        empty="no output differs from the reference's",
-    )  # fmt: skip
+#: Counts outputs that differ from the reference, by remaining precision in bits.
+PRECISION: Final = TableQuery(
+    name="precision", title="Remaining precision", query=_PRECISION,
+    note="Bits of the significand that agree with the reference in the worst element of the worst output, for "
+    "models whose outputs differ. No figure: outputs that hold no floating-point number, or have another shape.",
+    empty="no output differs from the reference's",
+)  # fmt: skip

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.results.store import Store
 from mindgap_studies.gap.vocabulary import CALM, RAN, VERDICTS, WRONG, answer, counted, device, listed, mode, share
-from mindgap_surveys.table import StudyTable, query_table
+from mindgap_surveys.table import TableQuery
 
 _DIFFER: Final = (*CALM[1:], *WRONG)
 #: NaN on one side where the other has an infinity: other counts of both, and as many elements that are neither.
@@ -69,13 +68,11 @@ HAVING count(*) > 0
 ORDER BY grouping(platform), platform
 """.strip()
 
-
-def compiled(store: Store, run: str) -> StudyTable:
-    """Compares each compiling platform with the eager mode of its device (Fig. 5)."""
-    return query_table(
-        store, run, name="compiled", title="Compiled against eager (Fig. 5)", query=_COMPILED,
-        note="Each compiled platform beside the eager one of the same device, on models that are consistent in eager. "
-        "`nan_for_inf`: in some output that differs, NaN stands for infinities or the reverse, as many elements being "
-        "neither. Runtimes without an eager mode of their own (`onnxruntime/cpu`) are in Fig. 4 alone.",
-        empty="the run has no platform that compiles on a device whose eager mode ran as well",
-    )  # fmt: skip
+#: Compares each compiling platform with the eager mode of its device (Fig. 5).
+COMPILED: Final = TableQuery(
+    name="compiled", title="Compiled against eager (Fig. 5)", query=_COMPILED,
+    note="Each compiled platform beside the eager one of the same device, on models that are consistent in eager. "
+    "`nan_for_inf`: in some output that differs, NaN stands for infinities or the reverse, as many elements being "
+    "neither. Runtimes without an eager mode of their own (`onnxruntime/cpu`) are in Fig. 4 alone.",
+    empty="the run has no platform that compiles on a device whose eager mode ran as well",
+)  # fmt: skip

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.results.store import Store
 from mindgap_studies.gap.vocabulary import CALM, RAN, VERDICTS, WRONG, counted, listed, mode, share, within
-from mindgap_surveys.table import StudyTable, query_table
+from mindgap_surveys.table import TableQuery
 
 _WRONG: Final = f"count(*) FILTER (WHERE word IN {listed(WRONG)})"
 _COMPARED: Final = "count(*) FILTER (WHERE word <> 'unjudged')"
@@ -71,27 +70,23 @@ HAVING count(*) > 0
 ORDER BY profile DESC, grouping(platform), {mode()} <> 'eager', platform
 """.strip()
 
+#: Counts consistent and wrong outputs per platform, by verdict and under both tolerances (Fig. 4).
+CONSISTENCY: Final = TableQuery(
+    name="consistency", title="Output consistency (Fig. 4)", query=_CONSISTENCY,
+    note="`everywhere`: models that ran on the reference and on every platform that was given at least nine tenths "
+    "of what the busiest was given, as the paper counts. `both`: models that ran on the reference and on this "
+    "platform. "
+    "`wrong` is our verdict; `ill_conditioned` counts as consistent, and says that nothing can be said; so does "
+    "`internal`: only results differ that no public function returns. "
+    "`unjudged` differs, was not judged, and counts nowhere else. `beyond` a profile: some element lies "
+    "outside its tolerance.",
+    empty="no output was compared: no platform ran a model that the reference ran as well",
+)  # fmt: skip
 
-def consistency(store: Store, run: str) -> StudyTable:
-    """Counts consistent and wrong outputs per platform, by verdict and under both tolerances (Fig. 4)."""
-    return query_table(
-        store, run, name="consistency", title="Output consistency (Fig. 4)", query=_CONSISTENCY,
-        note="`everywhere`: models that ran on the reference and on every platform that was given at least nine tenths "
-        "of what the busiest was given, as the paper counts. `both`: models that ran on the reference and on this "
-        "platform. "
-        "`wrong` is our verdict; `ill_conditioned` counts as consistent, and says that nothing can be said; so does "
-        "`internal`: only results differ that no public function returns. "
-        "`unjudged` differs, was not judged, and counts nowhere else. `beyond` a profile: some element lies "
-        "outside its tolerance.",
-        empty="no output was compared: no platform ran a model that the reference ran as well",
-    )  # fmt: skip
-
-
-def tolerances(store: Store, run: str) -> StudyTable:
-    """Counts outputs on which a fixed tolerance and the verdict disagree, in both directions."""
-    return query_table(
-        store, run, name="tolerances", title="A tolerance against a verdict", query=_TOLERANCES,
-        note="Both ways in which a fixed tolerance errs, on all outputs that were compared: it calls a bug what "
-        "rounding explains (`only_the_tolerance_alarms`), and it passes what is wrong (`the_tolerance_misses`).",
-        empty="no output was compared: no platform ran a model that the reference ran as well",
-    )  # fmt: skip
+#: Counts outputs on which a fixed tolerance and the verdict disagree, in both directions.
+TOLERANCES: Final = TableQuery(
+    name="tolerances", title="A tolerance against a verdict", query=_TOLERANCES,
+    note="Both ways in which a fixed tolerance errs, on all outputs that were compared: it calls a bug what "
+    "rounding explains (`only_the_tolerance_alarms`), and it passes what is wrong (`the_tolerance_misses`).",
+    empty="no output was compared: no platform ran a model that the reference ran as well",
+)  # fmt: skip

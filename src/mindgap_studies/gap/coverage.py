@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.results.store import Store
 from mindgap_studies.gap.vocabulary import RAN, mode, share
-from mindgap_surveys.table import StudyTable, query_table
+from mindgap_surveys.table import TableQuery
 
 _PACKET: Final = "regexp_extract(op, '^[^.]+[.][^.]+')"
 #: Operators of gradients go by their names.
@@ -124,33 +123,27 @@ SELECT 'mutation', substr(feature, 6), count(*) FROM covered WHERE feature LIKE 
 ORDER BY axis, overloads DESC, class
 """.strip()
 
+#: Counts operators in graphs that ran, of those in all graphs sent to a platform.
+COVERAGE: Final = TableQuery(
+    name="coverage", title="Operator coverage", query=_COVERAGE,
+    note="Overload packets (`aten.add`) and overloads (`aten.add.Tensor`) in graphs that a platform was given, and "
+    "in graphs of which it gave outputs. Backward operators are those whose names say so. `all`: on any platform. "
+    "`supported`: packets that a probe of single operators found the platform to run, where the store holds one.",
+    empty="the run ran no graph whose operators the store knows",
+)  # fmt: skip
 
-def coverage(store: Store, run: str) -> StudyTable:
-    """Counts operators in graphs that ran, of those in all graphs sent to a platform."""
-    return query_table(
-        store, run, name="coverage", title="Operator coverage", query=_COVERAGE,
-        note="Overload packets (`aten.add`) and overloads (`aten.add.Tensor`) in graphs that a platform was given, and "
-        "in graphs of which it gave outputs. Backward operators are those whose names say so. `all`: on any platform. "
-        "`supported`: packets that a probe of single operators found the platform to run, where the store holds one.",
-        empty="the run ran no graph whose operators the store knows",
-    )  # fmt: skip
+#: Lists operators that a platform received and that ran in no graph.
+NEVER_RAN: Final = TableQuery(
+    name="never_ran", title="Operators that never ran", query=_NEVER_RAN,
+    note="Overload packets that a platform was given, or is known to support, and that ran in no graph there: it "
+    "lacks them (`refusals_naming_it`), or something beside them failed; with the commonest words of the failures.",
+    empty="every operator that a platform was given, or is known to support, ran there in some graph",
+)  # fmt: skip
 
-
-def never_ran(store: Store, run: str) -> StudyTable:
-    """Lists operators that a platform received and that ran in no graph."""
-    return query_table(
-        store, run, name="never_ran", title="Operators that never ran", query=_NEVER_RAN,
-        note="Overload packets that a platform was given, or is known to support, and that ran in no graph there: it "
-        "lacks them (`refusals_naming_it`), or something beside them failed; with the commonest words of the failures.",
-        empty="every operator that a platform was given, or is known to support, ran there in some graph",
-    )  # fmt: skip
-
-
-def breadth(store: Store, run: str) -> StudyTable:
-    """Counts operators by dtype, layout and size class of their operands."""
-    return query_table(
-        store, run, name="breadth", title="Breadth of a campaign", query=_BREADTH,
-        note="Of all cases together: how many overloads were called with a first operand of each dtype, layout and "
-        "class of size; under `all` the distinct combinations, and the distinct pairs of which one reads the other.",
-        empty="only campaigns record it",
-    )  # fmt: skip
+#: Counts operators by dtype, layout and size class of their operands.
+BREADTH: Final = TableQuery(
+    name="breadth", title="Breadth of a campaign", query=_BREADTH,
+    note="Of all cases together: how many overloads were called with a first operand of each dtype, layout and "
+    "class of size; under `all` the distinct combinations, and the distinct pairs of which one reads the other.",
+    empty="only campaigns record it",
+)  # fmt: skip

@@ -6,9 +6,8 @@ from functools import cache
 from typing import Final, Literal
 
 from mindgap.results.failure_rules import CAUSES, TYPES, Rule, failure_rules
-from mindgap.results.store import Store
 from mindgap_studies.gap.vocabulary import RAN, counted, listed, mode, share
-from mindgap_surveys.table import StudyTable, query_table
+from mindgap_surveys.table import TableQuery
 
 
 @cache
@@ -95,44 +94,36 @@ HAVING sum(value) > 0
 ORDER BY platform, why, cases DESC, reason
 """.strip()
 
+#: Counts failed outcomes by root cause and platform (Fig. 3).
+FAILURES: Final = TableQuery(
+    name="failures", title="Failures by root cause (Fig. 3)", query=_FAILURES,
+    note="Outcomes without outputs, refusals included, the reference's own as well. Causes are told from the "
+    "status and the platform's own words by the rules in causes.toml; `signatures` counts distinct words, which "
+    "is nearer to the number of defects than the number of failures is.",
+    empty="the run holds no outcome: nothing was run",
+)  # fmt: skip
 
-def failures(store: Store, run: str) -> StudyTable:
-    """Counts failed outcomes by root cause and platform (Fig. 3)."""
-    return query_table(
-        store, run, name="failures", title="Failures by root cause (Fig. 3)", query=_FAILURES,
-        note="Outcomes without outputs, refusals included, the reference's own as well. Causes are told from the "
-        "status and the platform's own words by the rules in causes.toml; `signatures` counts distinct words, which "
-        "is nearer to the number of defects than the number of failures is.",
-        empty="the run holds no outcome: nothing was run",
-    )  # fmt: skip
+#: Lists failure signatures and the cause that the rules assign.
+SIGNATURES: Final = TableQuery(
+    name="signatures", title="What the platforms said", query=_SIGNATURES,
+    note="Every distinct failure: the platform's words without numbers, paths and addresses, and the cause "
+    "they were taken for.",
+    empty="no outcome failed: every platform ran every graph that it was given",
+)  # fmt: skip
 
+#: Counts failures of platforms that compile or convert whole graphs, by type (Table I).
+COMPILE_FAILURES: Final = TableQuery(
+    name="compile_failures", title="Compile failures by type (Table I)", query=_COMPILE,
+    note="Platforms that take the whole graph (every mode but eager), on models that the reference ran. `stalled` "
+    "is a time-out; what the paper calls heap corruption is a `crash`; a failure of running counts as well as one "
+    "of compiling, as there.",
+    empty="the run has no platform that compiles or converts: all are eager",
+)  # fmt: skip
 
-def signatures(store: Store, run: str) -> StudyTable:
-    """Lists failure signatures and the cause that the rules assign."""
-    return query_table(
-        store, run, name="signatures", title="What the platforms said", query=_SIGNATURES,
-        note="Every distinct failure: the platform's words without numbers, paths and addresses, and the cause "
-        "they were taken for.",
-        empty="no outcome failed: every platform ran every graph that it was given",
-    )  # fmt: skip
-
-
-def compile_failures(store: Store, run: str) -> StudyTable:
-    """Counts failures of platforms that compile or convert whole graphs, by type (Table I)."""
-    return query_table(
-        store, run, name="compile_failures", title="Compile failures by type (Table I)", query=_COMPILE,
-        note="Platforms that take the whole graph (every mode but eager), on models that the reference ran. `stalled` "
-        "is a time-out; what the paper calls heap corruption is a `crash`; a failure of running counts as well as one "
-        "of compiling, as there.",
-        empty="the run has no platform that compiles or converts: all are eager",
-    )  # fmt: skip
-
-
-def not_given(store: Store, run: str) -> StudyTable:
-    """Counts cases that platforms did not run, because of a known refusal or a spent budget."""
-    return query_table(
-        store, run, name="not_given", title="Not given to a platform", query=_NOT_GIVEN,
-        note="Cases of a campaign that a platform was not asked to run: a probe had shown what it lacks, or its budget "
-        "was spent. They are no outcomes, and in no other table.",
-        empty="nothing was held back (`diff` gives every platform every model)",
-    )  # fmt: skip
+#: Counts cases that platforms did not run, because of a known refusal or a spent budget.
+NOT_GIVEN: Final = TableQuery(
+    name="not_given", title="Not given to a platform", query=_NOT_GIVEN,
+    note="Cases of a campaign that a platform was not asked to run: a probe had shown what it lacks, or its budget "
+    "was spent. They are no outcomes, and in no other table.",
+    empty="nothing was held back (`diff` gives every platform every model)",
+)  # fmt: skip

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.results.store import Store
 from mindgap_studies.gap.vocabulary import CALM, RAN, VERDICTS, WRONG, listed, mode, share, size
-from mindgap_surveys.table import StudyTable, query_table
+from mindgap_surveys.table import TableQuery
 
 #: The median of later runs, or the second: the first may hold what is done once only.
 _SECONDS: Final = "coalesce(timings['median_run'], timings['second_run'], timings['run'])"
@@ -59,32 +58,26 @@ FROM ratios WHERE (SELECT kind FROM runs WHERE run = $run) = 'diff'
 ORDER BY model, ratio DESC, platform
 """.strip()
 
+#: Counts models that are slower than on the reference after compilation, and those that are fast and wrong.
+PORTED: Final = TableQuery(
+    name="ported", title="Slower than the reference, and right", query=_PORTED,
+    note="Time of a run after compilation and after the first run. What is fast and gives other results than the "
+    "reference, beyond rounding, is not ported. `slower_median_slowdown`: of those that are slower.",
+    empty="no platform ran a model that the reference ran as well, or nobody measured the time",
+)  # fmt: skip
 
-def ported(store: Store, run: str) -> StudyTable:
-    """Counts models that are slower than on the reference after compilation, and those that are fast and wrong."""
-    return query_table(
-        store, run, name="ported", title="Slower than the reference, and right", query=_PORTED,
-        note="Time of a run after compilation and after the first run. What is fast and gives other results than the "
-        "reference, beyond rounding, is not ported. `slower_median_slowdown`: of those that are slower.",
-        empty="no platform ran a model that the reference ran as well, or nobody measured the time",
-    )  # fmt: skip
+#: Lists the time of each model on each platform of a comparison, with its verdict.
+MODEL_TIMES: Final = TableQuery(
+    name="model_times", title="Time of each model", query=_TIMES,
+    note="Seconds of a run after compilation, which `load` has: the median of the runs after the first "
+    "(`mindgap diff --repeat N`). A campaign's variants are not listed.",
+    empty="this is a campaign, or no platform ran a model that the reference ran as well",
+)  # fmt: skip
 
-
-def model_times(store: Store, run: str) -> StudyTable:
-    """Lists the time of each model on each platform of a comparison, with its verdict."""
-    return query_table(
-        store, run, name="model_times", title="Time of each model", query=_TIMES,
-        note="Seconds of a run after compilation, which `load` has: the median of the runs after the first "
-        "(`mindgap diff --repeat N`). A campaign's variants are not listed.",
-        empty="this is a campaign, or no platform ran a model that the reference ran as well",
-    )  # fmt: skip
-
-
-def slowdown(store: Store, run: str) -> StudyTable:
-    """Compares run time with the reference's, by platform and size."""
-    return query_table(
-        store, run, name="slowdown", title="Slow-down", query=_SLOWDOWN,
-        note="Seconds of a run over the reference's for the same graph (the second run where there is one, so that "
-        "what happens once is not in it; `load` is). Wall-clock on whatever machine and beside whatever else ran.",
-        empty="no platform ran a model that the reference ran as well, or nobody measured the time",
-    )  # fmt: skip
+#: Compares run time with the reference's, by platform and size.
+SLOWDOWN: Final = TableQuery(
+    name="slowdown", title="Slow-down", query=_SLOWDOWN,
+    note="Seconds of a run over the reference's for the same graph (the second run where there is one, so that "
+    "what happens once is not in it; `load` is). Wall-clock on whatever machine and beside whatever else ran.",
+    empty="no platform ran a model that the reference ran as well, or nobody measured the time",
+)  # fmt: skip

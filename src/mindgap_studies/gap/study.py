@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mindgap.graph.compare.verdict import FINDINGS
 from mindgap.results.from_store import require_whole
 from mindgap.results.store import Store, StoreError
-from mindgap_studies.gap.agreement import classes, precision
-from mindgap_studies.gap.compiled import compiled
-from mindgap_studies.gap.consistency import consistency, tolerances
-from mindgap_studies.gap.coverage import breadth, coverage, never_ran
-from mindgap_studies.gap.failures import compile_failures, failures, not_given, signatures
+from mindgap_studies.gap.agreement import CLASSES, PRECISION
+from mindgap_studies.gap.compiled import COMPILED
+from mindgap_studies.gap.consistency import CONSISTENCY, TOLERANCES
+from mindgap_studies.gap.coverage import BREADTH, COVERAGE, NEVER_RAN
+from mindgap_studies.gap.failures import COMPILE_FAILURES, FAILURES, NOT_GIVEN, SIGNATURES
 from mindgap_studies.gap.reconcile import Check, checks
-from mindgap_studies.gap.speed import model_times, ported, slowdown
-from mindgap_studies.gap.totals import makeup, totals
+from mindgap_studies.gap.speed import MODEL_TIMES, PORTED, SLOWDOWN
+from mindgap_studies.gap.totals import MAKEUP, TOTALS
 from mindgap_studies.gap.vocabulary import VERDICTS, listed
-from mindgap_surveys.table import StudyTable, StudyTables, query_table, tables_object
+from mindgap_surveys.table import StudyTables, TableQuery, tables_object
 
 _RANK: Final = f"list_position([{', '.join(repr(str(word)) for word in FINDINGS)}], word)"
 _FINDINGS: Final = f"""
@@ -36,22 +35,20 @@ GROUP BY word, culprit, blame, platform
 ORDER BY {_RANK}, findings DESC, culprit, blame, platform
 """.strip()
 
-
-def findings(store: Store, run: str) -> StudyTable:
-    """Counts findings by verdict, culprit operator, blame and platform."""
-    return query_table(
-        store, run, name="findings", title="Findings by culprit", query=_FINDINGS,
-        note="The operator at fault; where none is known, the platform's own words. Blame: which side is wrong when "
-        "the operator is checked against an independent formulation.",
-        empty="nothing was found: no platform did anything that rounding or a refusal does not explain",
-    )  # fmt: skip
+#: Counts findings by verdict, culprit operator, blame and platform.
+CULPRITS: Final = TableQuery(
+    name="findings", title="Findings by culprit", query=_FINDINGS,
+    note="The operator at fault; where none is known, the platform's own words. Blame: which side is wrong when "
+    "the operator is checked against an independent formulation.",
+    empty="nothing was found: no platform did anything that rounding or a refusal does not explain",
+)  # fmt: skip
 
 
 #: In the order of the page. Each is one query.
-TABLES: Final[tuple[Callable[[Store, str], StudyTable], ...]] = (
-    *(totals, makeup, failures, consistency, tolerances, compiled, compile_failures, coverage, findings, slowdown),
-    *(ported, model_times),
-    *(classes, precision, signatures, never_ran, not_given, breadth),
+TABLES: Final = (
+    *(TOTALS, MAKEUP, FAILURES, CONSISTENCY, TOLERANCES, COMPILED, COMPILE_FAILURES, COVERAGE, CULPRITS, SLOWDOWN),
+    *(PORTED, MODEL_TIMES),
+    *(CLASSES, PRECISION, SIGNATURES, NEVER_RAN, NOT_GIVEN, BREADTH),
 )
 #: Kinds of runs that hold outcomes of models on platforms.
 _KINDS: Final = ("diff", "campaign")
@@ -84,7 +81,7 @@ def gap(store: Store, run: str | None = None) -> Study:
     """Runs the study of a run, by default the latest suitable one. Raises `StoreError` if there is none."""
     about = suitable_run(store, run)
     require_whole(store, about["run"])
-    tables = tuple(table(store, about["run"]) for table in TABLES)
+    tables = tuple(each.table(store, about["run"]) for each in TABLES)
     finished = about["seconds"] is not None
     about.pop("outcomes")
     return Study(**about, tables=tables, checks=checks({table.name: table for table in tables}, finished=finished))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from mindgap.graph.compare.verdict import FINDINGS
-from mindgap.results.store import Store
 from mindgap_studies.gap.vocabulary import RAN, VERDICTS, WORDS, counted, listed, mode, share, size
-from mindgap_surveys.table import StudyTable, query_table
+from mindgap_surveys.table import TableQuery
 
 _TOTALS: Final = f"""
 SELECT coalesce(platform, 'all') AS platform, count(*) AS rows, count(*) FILTER (WHERE {RAN}) AS ran,
@@ -45,23 +44,19 @@ HAVING count(*) > 0
 ORDER BY grouping(kind), kind, grouping(size), min(nodes)
 """.strip()
 
+#: Counts rows by verdict, per platform and in total.
+TOTALS: Final = TableQuery(
+    name="totals", title="Totals", query=_TOTALS,
+    note="A row is one model on one platform against the reference. `ran` has outputs; `unsupported` is a refusal "
+    "in words, `no_reference` has nothing to be compared with, "
+    "`unjudged` differs and was not judged, `not_judged` is a failure of mindgap itself.",
+    empty="no platform besides the reference was judged in this run",
+)  # fmt: skip
 
-def totals(store: Store, run: str) -> StudyTable:
-    """Counts rows by verdict, per platform and in total."""
-    return query_table(
-        store, run, name="totals", title="Totals", query=_TOTALS,
-        note="A row is one model on one platform against the reference. `ran` has outputs; `unsupported` is a refusal "
-        "in words, `no_reference` has nothing to be compared with, "
-        "`unjudged` differs and was not judged, `not_judged` is a failure of mindgap itself.",
-        empty="no platform besides the reference was judged in this run",
-    )  # fmt: skip
-
-
-def makeup(store: Store, run: str) -> StudyTable:
-    """Counts models by kind and size."""
-    return query_table(
-        store, run, name="makeup", title="What was run", query=_MAKEUP,
-        note="Models by how their graphs came to be (captured from a program, or how a variant was made) and by their "
-        "number of nodes; and how many of them the reference ran.",
-        empty="the run recorded no model",
-    )  # fmt: skip
+#: Counts models by kind and size.
+MAKEUP: Final = TableQuery(
+    name="makeup", title="What was run", query=_MAKEUP,
+    note="Models by how their graphs came to be (captured from a program, or how a variant was made) and by their "
+    "number of nodes; and how many of them the reference ran.",
+    empty="the run recorded no model",
+)  # fmt: skip

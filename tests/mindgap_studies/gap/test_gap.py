@@ -297,7 +297,7 @@ def test_each_table_is_one_query_that_a_reader_can_run(tmp_path: Path) -> None:
     store = Store(tmp_path)
     run = made(store, 5).run
     for ask in TABLES:
-        table = ask(store, run)
+        table = ask.table(store, run)
         again = store.query(table.query, {"run": run})
         assert tuple(again.column_names) == table.columns and again.num_rows == len(table.rows)
         assert ";" not in table.query.replace("\\;", "") and table.note and table.empty
