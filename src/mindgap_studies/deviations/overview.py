@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from mindgap_studies.deviations.feature_clusters import FlagClusters
 from mindgap_studies.deviations.published.claims import Claim
 from mindgap_studies.equivalence.dendrogram import Dendrogram
+from mindgap_surveys.report.study_page import Figure
 from mindgap_surveys.table import StudyTable
 
 
@@ -107,24 +108,8 @@ class FlagGrid:
 
 
 @dataclass(frozen=True, slots=True)
-class LayerPoint:
-    """A node of a model. `classes`, `precision`: of its result on the platforms that show every node, None where there
-    are none. `shown`: how many platforms show this node. `all_classes`, `all_precision`: over those.
-    """
-
-    operator: str
-    module: str
-    kind: str
-    classes: int | None
-    precision: int | None
-    shown: int = 0
-    all_classes: int | None = None
-    all_precision: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class LayerProfile:
-    """The nodes of a model in the order of execution.
+    """The nodes of a model in the order of execution: rows of the table of Figure 5, by the columns' names.
 
     `platforms`: how many show every node. `hidden`: the others, each with the reason.
     """
@@ -132,17 +117,8 @@ class LayerProfile:
     title: str
     platforms: int
     mantissa: int
-    points: tuple[LayerPoint, ...]
+    points: tuple[Mapping[str, Any], ...]
     hidden: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class StudyFigure:
-    """A number that answers the question of the study. `what`: what is counted. `detail`: where it is reached."""
-
-    number: int
-    what: str
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +131,7 @@ class Overview:
 
     title: str
     source: str
-    answers: tuple[StudyFigure, StudyFigure, StudyFigure]
+    answers: tuple[Figure, Figure, Figure]
     remarks: tuple[str, ...]
     grid: ClassGrid
     trees: tuple[ClassTree, ...]
@@ -172,14 +148,14 @@ class Overview:
     failed: tuple[tuple[str, str], ...] = ()
 
 
-def answers(platforms: StudyFigure, trees: Sequence[ClassTree]) -> tuple[StudyFigure, StudyFigure, StudyFigure]:
+def answers(platforms: Figure, trees: Sequence[ClassTree]) -> tuple[Figure, Figure, Figure]:
     """Makes the three answers. The last two are reached in one of the dendrograms, at least one."""
     most = max(trees, key=lambda each: len(each.leaves))
     least = min(trees, key=lambda each: each.tree.minimum)
     return (
         platforms,
-        StudyFigure(len(most.leaves), "distinct results of one model and one input, at most", most.title),
-        StudyFigure(least.tree.minimum, f"of {least.tree.mantissa} bits agree, at worst", least.title),
+        Figure(len(most.leaves), "distinct results of one model and one input, at most", most.title),
+        Figure(least.tree.minimum, f"of {least.tree.mantissa} bits agree, at worst", least.title),
     )
 
 

@@ -257,16 +257,17 @@ def _short(text: str) -> str:
 
 def layer_chart(profile: LayerProfile) -> Chart:
     """Draws Figure 5: bits and classes by node, of platforms that show every node. A ring: of all that show it."""
+    several, most = profile.platforms > 1, max(profile.platforms, 1)
     values = [
         {
             "node": number,
-            "bits": point.precision,
-            "classes": point.classes if profile.platforms > 1 else point.all_classes,
-            "ring": point.all_precision if point.shown > max(profile.platforms, 1) else None,
-            "kind": point.kind,
-            "what": f"node {number}: {point.operator}{point.module and f', {point.module}'}",
+            "bits": row["remaining_precision"],
+            "classes": row["classes" if several else "their_classes"],
+            "ring": row["their_remaining_precision"] if row["platforms_that_show_it"] > most else None,
+            "kind": row["kind"],
+            "what": ", ".join(filter(None, (f"node {number}: {row['operator']}", row["module"]))),
         }
-        for number, point in enumerate(profile.points, 1)
+        for number, row in enumerate(profile.points, 1)
     ]
     width = min(WIDEST, max(200, 12 * len(values)))
     ends = [0.5, len(values) + 0.5]
@@ -274,7 +275,7 @@ def layer_chart(profile: LayerProfile) -> Chart:
     bits = alt.Scale(domain=[0, profile.mantissa], nice=False)
     base = alt.Chart(alt.Data(values=values)).encode(x=across)
     panels: list[Any] = []
-    if profile.platforms > 1:
+    if several:
         down = alt.Y("bits:Q", title="remaining precision, bits", scale=bits)
         shapes = alt.Shape(
             "kind:N",

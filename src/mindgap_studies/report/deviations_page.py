@@ -9,7 +9,7 @@ from typing import Any, Final
 from mindgap_studies.deviations.overview import ClassGrid, FlagGrid, GridCell, Overview
 from mindgap_studies.deviations.published import PublishedStudy
 from mindgap_studies.report.deviation_charts import ablation_chart, cumulative_chart, layer_chart, tree_chart
-from mindgap_surveys.report.study_page import Block, Cell, Chart, Figure, Folded, Section, StudyPage, Text
+from mindgap_surveys.report.study_page import Block, Cell, Chart, Folded, Section, StudyPage, Text
 from mindgap_surveys.table import StudyTable, StudyTables
 
 #: Tables of one's own machines that are printed, and experiments of the printed summary: others have dozens of rows.
@@ -66,8 +66,7 @@ _GROWTH: Final = (
 def deviations_page(page: Overview, version: str) -> StudyPage:
     """Lays out the page. `version`: of mindgap."""
     lead = (f"{page.source} · mindgap {version}", _QUESTION, _TERMS, *page.remarks)
-    figures = tuple(Figure(str(each.number), each.what, each.detail) for each in page.answers)
-    return StudyPage(page.title, tuple(map(Text, lead)), tuple(_sections(page)), figures)
+    return StudyPage(page.title, tuple(map(Text, lead)), tuple(_sections(page)), page.answers)
 
 
 def _sections(page: Overview) -> Iterator[Section]:

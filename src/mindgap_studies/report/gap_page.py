@@ -39,7 +39,7 @@ def gap_page(study: Study) -> StudyPage:
             *(Section(table.name, table.title, tuple(_blocks(study, table))) for table in study.tables),
             Section("checks", "Totals that agree", (Folded(checks.title, (checks,)),), "page"),
         ),
-        tuple(Figure(f"{count:,}", what) for what, count in figures.items()),
+        tuple(Figure(count, what) for what, count in figures.items()),
         frozenset((*WORDS, *CAUSES, *TYPES)),
         {word: meaning for word, (_, meaning) in MEANINGS.items()},
     )  # fmt: skip

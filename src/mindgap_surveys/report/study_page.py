@@ -89,7 +89,7 @@ class Section:
 class Figure:
     """A number that answers a question, what it counts, and where it is reached."""
 
-    number: str
+    number: int
     what: str
     detail: str = ""
 

@@ -83,7 +83,7 @@ def test_own_machines_have_the_same_parts() -> None:
     assert [each.number for each in page.answers] == [4, 3, 18]
     assert [cell.number for row in page.grid.rows for cell in row.cells] == [1, 1, 2, 3]
     (profile,) = page.layers
-    assert [(point.kind, point.classes, point.precision) for point in profile.points] == [
+    assert [(row["kind"], row["classes"], row["remaining_precision"]) for row in profile.points] == [
         ("convolution", 3, 1), ("activation", 2, 9), ("softmax", 3, 18),
     ]  # fmt: skip
     assert page.flags is not None

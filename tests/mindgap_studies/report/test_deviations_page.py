@@ -11,7 +11,7 @@ import pytest
 
 from deviations.conftest import published, study  # noqa: F401
 from deviations.test_own import collected
-from mindgap_studies.deviations.overview import GridCell, LayerPoint, LayerProfile, Overview
+from mindgap_studies.deviations.overview import GridCell, LayerProfile, Overview
 from mindgap_studies.deviations.own import own_study
 from mindgap_studies.deviations.own.overview import own_overview
 from mindgap_studies.deviations.published import PublishedStudy
@@ -109,7 +109,7 @@ def test_what_a_machine_is_called_is_text_and_never_markup(own: Overview) -> Non
     nasty = '"><script>alert(1)</script>'
     row = dataclasses.replace(own.grid.rows[0], group=nasty, name=nasty)
     row = dataclasses.replace(row, cells=(GridCell(None, "not_run", reason=nasty),))
-    point = dataclasses.replace(own.layers[0].points[0], operator=nasty, module=nasty)
+    point = {**own.layers[0].points[0], "operator": nasty, "module": nasty}
     layers = (dataclasses.replace(own.layers[0], title=nasty, points=(point,)),)
     grid = dataclasses.replace(own.grid, rows=(row,))
     text = written(dataclasses.replace(own, source=nasty, grid=grid, layers=layers))
@@ -117,11 +117,12 @@ def test_what_a_machine_is_called_is_text_and_never_markup(own: Overview) -> Non
 
 
 def test_the_chart_of_layers_shows_bits_and_classes_at_their_heights() -> None:
-    points = (
-        LayerPoint("aten.conv2d.default", "conv", "convolution", 4, 0),
-        LayerPoint("aten.relu.default", "", "activation", 2, 23),
-    )
-    drawn = layer_chart(LayerProfile("net", 9, 23, points)).svg()
+    shown = {"platforms_that_show_it": 0, "their_classes": None, "their_remaining_precision": None}
+    conv = {"operator": "aten.conv2d.default", "module": "conv", "kind": "convolution"}
+    relu = {"operator": "aten.relu.default", "module": "", "kind": "activation"}
+    first = {**conv, "classes": 4, "remaining_precision": 0, **shown}
+    second = {**relu, "classes": 2, "remaining_precision": 23, **shown}
+    drawn = layer_chart(LayerProfile("net", 9, 23, (first, second))).svg()
     assert "net: 9 platforms show every node" in drawn
     assert re.findall(r'aria-label="(node \d: [^"]*)"[^>]* transform="translate\([\d.]+,([\d.]+)\)"', drawn) == [
         ("node 1: aten.conv2d.default, conv", "160"), ("node 2: aten.relu.default", "0"),

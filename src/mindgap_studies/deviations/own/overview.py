@@ -12,10 +12,8 @@ from mindgap_studies.deviations.overview import (
     FlagGrid,
     GridCell,
     GridRow,
-    LayerPoint,
     LayerProfile,
     Overview,
-    StudyFigure,
     answers,
     class_tree,
     flag_grid,
@@ -23,6 +21,7 @@ from mindgap_studies.deviations.overview import (
 from mindgap_studies.deviations.own.causes import clusters_and_classes
 from mindgap_studies.deviations.own.columns import MODEL_COLUMNS, main, model_facts, numbers_of, result, title, tree
 from mindgap_studies.machines.merging import MachinePlatform, MergedMachines, SubjectColumn
+from mindgap_surveys.report.study_page import Figure
 from mindgap_surveys.table import StudyTable, StudyTables, records
 
 #: Settings of `cpu/eager` that a machine lacks are counted; more platforms than these are counted too.
@@ -49,7 +48,7 @@ def own_overview(merged: MergedMachines, study: StudyTables) -> Overview:
             f"{each.processor}, {each.cores} cores, torch {each.versions.get('torch', 'unknown')}, {each.collected}"
             for each in merged.machines.values()
         ),
-        answers=answers(StudyFigure(len(grid.rows), "platforms", counts), trees),
+        answers=answers(Figure(len(grid.rows), "platforms", counts), trees),
         remarks=_remarks(merged, study, len(grid.rows)),
         grid=grid,
         trees=trees,
@@ -190,19 +189,6 @@ def _layers(merged: MergedMachines, table: StudyTable) -> tuple[LayerProfile, ..
 
 
 def _profile(column: SubjectColumn, rows: Sequence[dict[str, Any]]) -> LayerProfile:
-    points = tuple(
-        LayerPoint(
-            row["operator"],
-            row["module"],
-            row["kind"],
-            row["classes"],
-            row["remaining_precision"],
-            row["platforms_that_show_it"],
-            row["their_classes"],
-            row["their_remaining_precision"],
-        )
-        for row in rows
-    )
     machines = {where.machine for where in column.platforms}
     short = _short(column.platforms)
     hidden = tuple(
@@ -210,7 +196,7 @@ def _profile(column: SubjectColumn, rows: Sequence[dict[str, Any]]) -> LayerProf
     )
     mantissa = max(row["mantissa"] for row in rows)
     name = title(column).removesuffix(f", sample {column.subject.facts.get('sample')}")
-    return LayerProfile(name, rows[0]["platforms"], mantissa, points, hidden)
+    return LayerProfile(name, rows[0]["platforms"], mantissa, tuple(rows), hidden)
 
 
 def _by_threads(table: StudyTable, effects: StudyTable) -> ClassGrid | None:

@@ -12,7 +12,6 @@ from mindgap_studies.deviations.overview import (
     GridCell,
     GridRow,
     Overview,
-    StudyFigure,
     answers,
     class_tree,
     flag_grid,
@@ -23,6 +22,7 @@ from mindgap_studies.deviations.published.platforms import PublishedPlatform
 from mindgap_studies.deviations.published.study import PublishedStudy
 from mindgap_studies.deviations.published.tables import MAIN, table_1_platforms
 from mindgap_studies.equivalence.prefix_digests import dendrogram
+from mindgap_surveys.report.study_page import Figure
 from mindgap_surveys.table import records
 
 _SOURCE: Final = (
@@ -36,7 +36,7 @@ def published_overview(study: PublishedStudy) -> Overview:
     cpus, gpus = study.matrix.part(gpu=False), study.matrix.part(gpu=True)
     trees = tuple(_tree(study.matrix, name) for name in COLUMNS)
     counts = f"{len(cpus.platforms)} CPU and {len(gpus.platforms)} GPU platforms"
-    platforms = StudyFigure(len(study.matrix.platforms), "platforms", counts)
+    platforms = Figure(len(study.matrix.platforms), "platforms", counts)
     found = dict(zip(study.matrix.platforms, study.matrix.column(MAIN), strict=True))
     # Numbers as in the matrix: those of Table 1 count again from 1.
     numbers = {name: found[platform].ours or 0 for name, platform, _ in table_1_platforms(study.matrix)}
