@@ -5,6 +5,7 @@ from random import Random
 import pytest
 import torch
 
+from mindgap.aten.operators import is_gradient_operator
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import spec_of, to_torch
 from mindgap.graph import (
@@ -105,6 +106,14 @@ def test_large_values_are_as_rare_as_asked(pool: RegionPool, monkeypatch: pytest
         sizes = [max(spec.numel for spec in pool[part.region].graph.values if spec) for part in parts]
         shares.append(sum(size > 200 for size in sizes) / len(sizes))
     assert shares[0] == 0 < 0.2 * shares[2] < shares[1] < 0.4 * shares[2]
+
+
+def test_forward_variants_hold_no_gradient_operator(merger: Merger, pool: RegionPool) -> None:
+    assert any(pool.gradients), "the pool has regions of backward passes"
+    for forward in (False, True):
+        drawn = [merger.draw(Random(seed), 60, merger.uncovered(), 0.25, 0.1, forward) for seed in range(40)]
+        nodes = [node for variant in drawn for node in merger.assembly(variant).graph().nodes]
+        assert any(is_gradient_operator(node.op) for node in nodes) is not forward
 
 
 def test_what_is_new_is_preferred(merger: Merger) -> None:

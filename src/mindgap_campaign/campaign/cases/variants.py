@@ -82,7 +82,9 @@ def draw_block(merger: Merger, seed: int, block: int, wanted: Variants, make: Ca
     uncovered = merger.uncovered()
     made: list[_T] = []
     for index in range(block * BLOCK, min((block + 1) * BLOCK, wanted.count)):
-        made.append(make(index, merger.draw(rng, _nodes(rng, wanted), uncovered, wanted.mutated, wanted.large)))
+        forward = wanted.forward > 0 and rng.random() < wanted.forward
+        nodes = _nodes(rng, wanted)
+        made.append(make(index, merger.draw(rng, nodes, uncovered, wanted.mutated, wanted.large, forward)))
     return made
 
 

@@ -70,6 +70,7 @@ class Variants(_Part):
 
     `mutated`: share of mutated regions. `large`: share of regions that may have values of more than 32,768 elements.
     `exceptional`: whether mutated regions may also be given NaN, infinities, signed zeros and extreme values.
+    `forward`: share of variants without operators of backward passes, which inference-only platforms do not run.
     """
 
     count: Annotated[int, Field(ge=1)]
@@ -77,6 +78,7 @@ class Variants(_Part):
     mutated: Annotated[float, Field(ge=0, le=1)] = 0.25
     large: Annotated[float, Field(ge=0, le=1)] = 0.1
     exceptional: bool = False
+    forward: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     @model_validator(mode="after")
     def _whole(self) -> Variants:
@@ -166,8 +168,9 @@ class Plan(_Part):
         # Keys that are newer than some campaigns: left at their default, they leave a plan's digest as it was.
         if not self.internal:
             del data["internal"]
-        if not self.variants.exceptional:
-            del data["variants"]["exceptional"]
+        for newer in ("exceptional", "forward"):
+            if not data["variants"][newer]:
+                del data["variants"][newer]
         for platform in data["platforms"].values():
             if platform["gradients"] is None:
                 del platform["gradients"]

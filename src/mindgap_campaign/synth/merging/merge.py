@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, product
 from random import Random
 from typing import Any, Final
 
@@ -83,9 +83,7 @@ class Merger:
             raise GraphError("the pool has no regions: there is nothing to merge")
         self.pool = pool
         self._sized = {
-            (mutated, large): _sorted_by_size(_chosen(pool, mutated, large), pool.nodes)
-            for mutated in (False, True)
-            for large in (False, True)
+            chosen: _sorted_by_size(_chosen(pool, *chosen), pool.nodes) for chosen in product((False, True), repeat=3)
         }
         self._ports: list[RegionPorts | None] = [None] * len(pool)
         self._rows: dict[int, Fragment | None] = {}
@@ -97,18 +95,20 @@ class Merger:
         """Returns the mask of uncovered features before the first variant: all."""
         return np.ones(len(self.pool.feature_names), np.bool_)
 
-    def draw(self, rng: Random, nodes: int, uncovered: Uncovered, mutated: float, large: float) -> Variant:
+    def draw(
+        self, rng: Random, nodes: int, uncovered: Uncovered, mutated: float, large: float, forward: bool = False
+    ) -> Variant:
         """Draws a variant of at most `nodes` nodes, glue included, unless its only region has more.
 
         `uncovered`: features not covered yet. Regions with such features are preferred; the features of the variant are
         cleared. `mutated`: the probability that a region is a mutated one. `large`: the probability that it may have
-        values of more than `SMALL` elements.
+        values of more than `SMALL` elements. `forward`: no region has an operator that only a backward pass calls.
         """
         parts: list[VariantPart] = []
         ends: list[tuple[int, int]] = []
         left = nodes
         while left > 0 or not parts:
-            number = self._pick(rng, left, uncovered, mutated, large)
+            number = self._pick(rng, left, uncovered, mutated, large, forward)
             if number is None:
                 break
             ports = self.ports_of(number)
@@ -192,9 +192,11 @@ class Merger:
         """Encodes glue as a fragment that returns its last value; None for glue without nodes."""
         return Fragment(graph, self._parts) if graph.nodes else None
 
-    def _pick(self, rng: Random, left: int, uncovered: Uncovered, mutated: float, large: float) -> int | None:
+    def _pick(
+        self, rng: Random, left: int, uncovered: Uncovered, mutated: float, large: float, forward: bool
+    ) -> int | None:
         """Picks a region of at most `left` nodes; for the first region of a variant, else the smallest one."""
-        sized = self._sized[rng.random() < mutated, rng.random() < large]
+        sized = self._sized[rng.random() < mutated, rng.random() < large, forward]
         fitting = sized.upto(left)
         if not fitting:
             return None
@@ -276,9 +278,11 @@ class _Sized:
         return self.prefix[min(max(nodes, 0), len(self.prefix) - 1)]
 
 
-def _chosen(pool: RegionPool, mutated: bool, large: bool) -> list[int]:
-    """Returns the (un)mutated regions, including large ones if `large`; other regions if there are none."""
-    numbers = [number for number, changed in enumerate(pool.mutated) if changed == mutated] or [*range(len(pool))]
+def _chosen(pool: RegionPool, mutated: bool, large: bool, forward: bool) -> list[int]:
+    """Returns the (un)mutated regions, including large ones if `large`, and those with gradient operators unless
+    `forward`; other regions if there are none."""
+    numbers = [number for number in range(len(pool)) if not (forward and pool.gradients[number])] or [*range(len(pool))]
+    numbers = [number for number in numbers if pool.mutated[number] == mutated] or numbers
     return [number for number in numbers if large or pool.largest[number] <= SMALL] or numbers
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mindgap.aten.operators import is_gradient_operator
 from mindgap.graph import MindgapError, decode, encode
 from mindgap_campaign.synth.regions.region import Origin, Region, ValueStatistics
 
@@ -95,6 +96,13 @@ class RegionPool:
     def mutated(self) -> list[bool]:
         """Returns whether each region is mutated."""
         return self._table["mutated"].to_pylist()
+
+    @cached_property
+    def gradients(self) -> list[bool]:
+        """Returns whether each region has an operator that only a backward pass calls."""
+        pairs = [name.partition("|") for name in self.feature_names]
+        of = np.array([bool(bar) and is_gradient_operator(op) for op, bar, _ in pairs], np.bool_)
+        return [bool(of[self.feature_codes(number)].any()) for number in range(len(self))]
 
     @cached_property
     def feature_names(self) -> list[str]:
