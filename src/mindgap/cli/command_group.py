@@ -34,7 +34,7 @@ _OWN: Final = {
 
 #: In which order help lists commands. One that is not named here is a further one.
 _TASKS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Compare a model": ("diff", "upgrade", "bisect", "trace", "reduce", "invariance", "metamorphic"),
+    "Compare a model": ("diff", "upgrade", "bisect", "trace", "reduce", "precision", "invariance", "metamorphic"),
     "Know a platform": ("platforms", "env", "coverage", "portability", "repeats"),
     "Keep models and results": ("capture", "report", "cache", "corpus"),
     "Test by the thousand, and study": ("demo", "synth", "campaign", "causes", "study", "selftest"),

@@ -57,13 +57,15 @@ def weight_bytes(graph: Graph) -> int:
 
 
 def export(
-    graph: Graph, inputs: Sequence[Array], optimize: bool = True, apart: bool = False, opset: int = OPSET
-) -> Exported:
+    graph: Graph, inputs: Sequence[Array], optimize: bool = True, apart: bool = False, opset: int = OPSET,
+    labels: Sequence[str] = (),
+) -> Exported:  # fmt: skip
     """Translates a graph in functional form; `inputs` gives the values of the inputs that become initializers.
 
     `optimize` runs onnxscript's optimiser, which is on for everybody who calls `torch.onnx.export`: it
     folds constants, folds batch-norm and padding into convolutions, and removes what is not used.
     `apart`: keep the weights of a large model outside it. `opset`: the operator set, `opset_version` of the exporter.
+    `labels`: a name for each node of the graph, which `origin` has in place of its operator.
 
     Raises `Unsupported` where an operator or dtype has no translation or the weights are too big for
     one ONNX file, `CompileFailure` for every other failure.
@@ -76,7 +78,7 @@ def export(
         # What has no functional form was not given to the platform, and is no fault of it.
         raise Unsupported("model", str(error)) from None
     functional = pure.graph
-    program = to_fx(functional, [graph.nodes[index].op for index in pure.origin], opset)
+    program = to_fx(functional, [labels[i] if labels else graph.nodes[i].op for i in pure.origin], opset)
     model, values = _translate(program)
     fed = _bind_inputs(graph, inputs, model, program, values)
     _bind_outputs(functional, model, program, values)

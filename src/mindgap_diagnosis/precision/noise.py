@@ -1,0 +1,157 @@
+"""Measures in float64 what the rounding of each value to a smaller format does to the outputs.
+
+One evaluation in float64 (the wide shadow of the oracle) and its derivative: the error of a value times the derivative
+of the outputs by it is its effect to first order. A value is rounded where an operator in the smaller format makes or
+reads it. It stays exact only between operators in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+
+import torch
+
+from mindgap.aten.tensors import input_tensors
+from mindgap.graph import Graph
+from mindgap.judge.oracle import OracleError, OracleMemoryError
+from mindgap.judge.oracle.evaluation.float64 import OPERATOR_ERRORS, Float64Graph, Values, evaluate, neutral_float64
+from mindgap.judge.oracle.evaluation.formats import widen
+from mindgap_diagnosis.precision.candidates import Candidates, is_wide
+
+#: The reader of an output: the caller, who reads float32.
+CALLER: Final = -1
+#: Random directions in which outputs are derived.
+_DIRECTIONS: Final = 2
+#: Rounds a float64 tensor to the smaller format, held in float64. The second argument: whether it is a weight.
+Lower = Callable[[torch.Tensor, bool], torch.Tensor]
+
+
+@dataclass(slots=True)
+class Edge:
+    """A value that one operator (or the caller) reads. `roots`: the operators that made it.
+
+    `overflows`: rounded, some element is infinite and the outputs depend on it. `saturates`: some element is +∞, and to
+    first order nothing depends on it. `cost`: the squared effect of the other errors on the outputs, as a share of
+    their largest magnitude.
+    """
+
+    roots: frozenset[int]
+    reader: int
+    overflows: bool = False
+    saturates: bool = False
+    cost: float = 0.0
+
+    def account(self, exact: torch.Tensor, low: torch.Tensor, slope: torch.Tensor) -> None:
+        """Adds the effect of rounding. `slope`: the derivative of the outputs."""
+        lost = ~torch.isfinite(low) & torch.isfinite(exact)
+        if bool(lost.any()):
+            self.overflows |= bool((lost & (slope != 0)).any())
+            self.saturates |= bool((lost & (low > 0)).any())
+        error = torch.where(torch.isfinite(low) & torch.isfinite(exact), low - exact, 0.0)
+        self.cost += float((torch.nan_to_num(slope, nan=0.0, posinf=1e100, neginf=-1e100) * error).square().sum())
+
+
+@dataclass(frozen=True)
+class Noise:
+    """`outputs`: of the graph in float64. `edges`: the values that are rounded. `derived`: costs are by derivatives;
+    False where some operator has none: then they are relative errors of the values."""
+
+    outputs: tuple[torch.Tensor, ...]
+    edges: tuple[Edge, ...]
+    derived: bool
+
+
+def measured_noise(graph: Graph, arrays: Sequence[Any], of: Candidates, lower: Lower) -> Noise:
+    """Measures the noise of a functional graph on inputs (numpy). Raises `OracleError`."""
+    try:
+        return _noise(graph, arrays, of, lower, derive=True)
+    except OracleMemoryError:
+        raise
+    except (OracleError, *OPERATOR_ERRORS):  # an operator has no derivative
+        return _noise(graph, arrays, of, lower, derive=False)
+
+
+def _noise(graph: Graph, arrays: Sequence[Any], of: Candidates, lower: Lower, derive: bool) -> Noise:
+    values: dict[int, Any] = dict(enumerate(input_tensors(graph, arrays)))
+    edges: list[Edge] = []
+
+    def read(number: int, reader: int, counts: bool) -> Any:
+        """Returns a value as one node reads it. Each float has its own place in the derivative."""
+        value = values[number]
+        if not isinstance(value, torch.Tensor) or not is_wide(graph, number):
+            return value
+        wide = widen(value)
+        if derive:
+            wide = wide.view_as(wide) if wide.requires_grad else wide.detach().requires_grad_()
+        roots = of.roots[number]
+        if counts and roots != frozenset((reader,)) and (roots or reader != CALLER):
+            weight = number < len(graph.inputs) and graph.inputs[number].role not in ("input", "random")
+            edges.append(Edge(roots, reader))
+            _hook(edges[-1], wide, lambda exact: lower(exact, weight), derive)
+        return wide
+
+    with neutral_float64(), torch.set_grad_enabled(derive):
+        for index, call in enumerate(Float64Graph(graph).calls):
+            args, kwargs = replace(call, large=None).bind(cast("Values", _Reads(read, of.owner[index])))
+            results = _normalised(call.packet, args) if derive else None
+            values.update(enumerate(results or evaluate(call, args, kwargs), start=graph.first_value[index]))
+        outputs = [read(number, CALLER, True) for number in graph.outputs]
+        if derive:
+            _derive(outputs)
+    return Noise(tuple(y.detach() for y in outputs), tuple(edges), derive)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """The values as a node of the operator `owner` reads them."""
+
+    read: Callable[[int, int, bool], Any]
+    owner: int
+
+    def __getitem__(self, number: int) -> Any:
+        return self.read(number, self.owner, self.owner >= 0)
+
+
+def _hook(edge: Edge, value: Any, lower: Callable[[torch.Tensor], torch.Tensor], derive: bool) -> None:
+    """Accounts an edge when the outputs are derived by this value; at once where they are not."""
+    exact = value.detach()
+    if not derive:
+        edge.account(exact, lower(exact), torch.ones_like(exact) / exact.square().sum().sqrt().clamp_min(1e-300))
+        return
+
+    def account(slope: torch.Tensor) -> None:
+        edge.account(exact, lower(exact), slope.detach())
+
+    value.register_hook(account)
+    if value.is_leaf:
+        value.register_post_accumulate_grad_hook(_forget)
+
+
+def _forget(leaf: torch.Tensor) -> None:
+    leaf.grad = None
+
+
+def _normalised(packet: str, args: Sequence[Any]) -> list[Any] | None:
+    """Batch normalisation by running statistics, by which PyTorch's operator has no derivative; None for others."""
+    if packet != "batch_norm" or len(args) < 8 or args[5] or args[3] is None:
+        return None
+    x, weight, bias, mean, variance = args[:5]
+    shape = (1, -1, *(1,) * (x.dim() - 2))
+    scaled = (x - mean.view(shape)) * torch.rsqrt(variance.view(shape) + args[7])
+    scaled = scaled if weight is None else scaled * weight.view(shape)
+    return [scaled if bias is None else scaled + bias.view(shape)]
+
+
+def _derive(outputs: Sequence[torch.Tensor]) -> None:
+    """Derives random sums of all outputs, each a share of its largest magnitude: the hooks of values take part."""
+    generator = torch.Generator().manual_seed(0)
+    floats = [y for y in outputs if y.requires_grad and y.numel()]
+    for number in range(_DIRECTIONS if floats else 0):
+        seeds: list[torch.Tensor] = []
+        for y in floats:
+            largest = torch.where(torch.isfinite(y), y, 0.0).detach().abs().max().clamp_min(1e-300)
+            signs = torch.empty(y.shape, dtype=torch.float64).bernoulli_(0.5, generator=generator) * 2 - 1
+            seeds.append((signs / (largest * _DIRECTIONS**0.5)).to(y.dtype))
+        torch.autograd.backward(floats, seeds, retain_graph=number < _DIRECTIONS - 1)

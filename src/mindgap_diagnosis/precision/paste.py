@@ -1,0 +1,76 @@
+"""Writes a list of operators in the forms that converters, quantisers and autocast take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mindgap_diagnosis.precision.candidates import Operator
+
+#: Runs modules in float32 within autocast, and casts what they read.
+_REGION = """\
+def in_float32(module):
+    inner = module.forward
+    def forward(*args):
+        with torch.autocast({device!r}, enabled=False):
+            return inner(*(a.float() if torch.is_tensor(a) and a.is_floating_point() else a for a in args))
+    module.forward = forward
+for name in {modules}:
+    in_float32(model.get_submodule(name))"""
+
+
+def file_lists(kept: Sequence[Operator], carriers: Sequence[str], every: Sequence[Operator], to: str) -> dict[str, str]:
+    """Returns the lists for a converted ONNX file: names of nodes, and their types where all nodes of these stay."""
+    names = [*(each.name for each in kept), *carriers]
+    if not names:
+        return {}
+    if to == "int8":
+        return {"ONNX Runtime quantize_static": f"nodes_to_exclude={names}", "NNCF": f"IgnoredScope(names={names})"}
+    lists = {
+        "ONNX Runtime convert_float_to_float16": f"node_block_list={names}\n"
+        "# It casts to float16 between two nodes of the list too. On what it returns:\n"
+        "OnnxModel(converted).remove_cascaded_cast_nodes()  # from onnxruntime.transformers.onnx_model"
+    }
+    kinds = sorted({each.kind for each in kept})
+    if all(each in kept for each in every if each.kind in kinds):
+        lists["ONNX Runtime, by type"] = f"op_block_list=DEFAULT_OP_BLOCK_LIST + {kinds}"
+    lists["TensorRT (Polygraphy)"] = "--precision-constraints obey --layer-precisions " + " ".join(
+        f"{name}:float32" for name in names
+    )
+    return lists
+
+
+def program_lists(kept: Sequence[Operator], every: Sequence[Operator], device: str) -> dict[str, str]:
+    """Returns the lists for a PyTorch program: modules of which every operator stays, and lines for the others."""
+    whole, rest = whole_modules(kept, every)
+    lists: dict[str, str] = {}
+    if whole:
+        lists["PyTorch autocast"] = _REGION.format(device=device, modules=whole)
+        lists["torchao quantize_"] = (
+            f"filter_fn=lambda module, name: isinstance(module, torch.nn.Linear) and name not in {set_text(whole)}"
+        )
+        lists["coremltools"] = (
+            f"compute_precision=ct.transform.FP16ComputePrecision(lambda op: not {set_text(whole)}.intersection("
+            "op.scopes.get(ct.converters.mil.mil.scope.ScopeSource.TORCHSCRIPT_MODULE_NAME, ())))"
+        )
+    if rest:
+        places: dict[str, list[str]] = {}
+        for each in rest:
+            places.setdefault(each.line or each.name, []).append(each.kind)
+        lists["PyTorch, by line: with autocast(enabled=False), on operands.float()"] = "\n".join(
+            f"{place}: {', '.join(kinds)}" for place, kinds in sorted(places.items())
+        )
+    return lists
+
+
+def set_text(names: Sequence[str]) -> str:
+    return "{" + ", ".join(map(repr, names)) + "}"
+
+
+def whole_modules(kept: Sequence[Operator], every: Sequence[Operator]) -> tuple[list[str], list[Operator]]:
+    """Returns the modules of which every operator stays, and the operators that are in none."""
+    within: Mapping[str, list[Operator]] = {
+        each.name: [other for other in every if f"{other.name}.".startswith(f"{each.name}.")] for each in kept
+    }
+    whole = {path for path, others in within.items() if path and all(other in kept for other in others)}
+    outermost = [path for path in whole if not any(path.startswith(f"{other}.") for other in whole)]
+    return sorted(outermost), [each for each in kept if each.name not in whole]

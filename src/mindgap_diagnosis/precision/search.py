@@ -1,0 +1,159 @@
+"""Searches the fewest operators in float32: ranks them by the oracle's noise, proves by runs of the platform."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mindgap_diagnosis.precision.noise import CALLER, Edge
+
+#: How much worse: values that overflow, values that saturate, the squared error of the others.
+Damage = tuple[int, int, float]
+_NONE: Final[Damage] = (0, 0, 0.0)
+
+
+def _plus(a: Damage, b: Damage) -> Damage:
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
+
+
+def _of(edge: Edge) -> Damage:
+    return (int(edge.overflows), int(edge.saturates and not edge.overflows), edge.cost)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """`order`: all operators, the one that is given back last first. `damage`: by how many of `order` stay in float32,
+    from none to all, what the noise predicts."""
+
+    order: tuple[int, ...]
+    damage: tuple[Damage, ...]
+
+    def predicted(self, scale: float, bound: float) -> int:
+        """Returns how many must stay in float32 for a predicted error within the bound. `scale`: the measured error by
+        the predicted one where none stays."""
+        fits = [k for k, (over, _, cost) in enumerate(self.damage) if not over and cost**0.5 * scale <= bound]
+        return min(fits, default=len(self.order))
+
+
+def ranked(count: int, edges: Iterable[Edge], always: frozenset[int] = frozenset()) -> Ranking:
+    """Gives back one operator after the other, each time the one whose values do least damage when they are rounded.
+
+    `count`: the number of operators. `always`: those that stay in any case, and are not ranked. An edge is exact while
+    all its operators stay in float32.
+    """
+    exact: dict[int, list[tuple[frozenset[int], Damage]]] = {i: [] for i in range(count)}
+    for edge in edges:
+        needed = edge.roots | frozenset({edge.reader} - {CALLER})
+        for operator in needed:
+            exact[operator].append((needed, _of(edge)))
+    kept = set(range(count)) - always
+    marginal = {i: _sum(exact[i]) for i in kept}
+    given_back: list[int] = []
+    damage: list[Damage] = [_NONE]
+    while kept:
+        last = min(kept, key=lambda i: (marginal[i], i))
+        damage.append(_plus(damage[-1], marginal[last]))
+        given_back.append(last)
+        kept.remove(last)
+        for needed, _ in exact[last]:
+            for other in needed & kept:
+                exact[other] = [each for each in exact[other] if last not in each[0]]
+                marginal[other] = _sum(exact[other])
+    return Ranking(tuple(reversed(given_back)), tuple(reversed(damage)))
+
+
+def _sum(edges: Sequence[tuple[frozenset[int], Damage]]) -> Damage:
+    total = _NONE
+    for _, each in edges:
+        total = _plus(total, each)
+    return total
+
+
+#: Runs of the platform for one search.
+MOST_RUNS: Final = 25
+#: The measured error of the outputs when these operators stay in float32; infinite for NaN or infinity.
+Measure = Callable[[frozenset[int]], float]
+
+
+@dataclass(frozen=True)
+class Proved:
+    """`kept`: the operators that stay, most needed first; `given_back`: by operator, the measured error when it, or it
+    and others with it, does not stay. `before`, `after`: errors with none and with these. `all_wide`: with all, None
+    where that was not needed. `runs`: how many. `proved`: every one of `kept` was given back, and the bound not met."""
+
+    kept: tuple[int, ...]
+    before: float
+    after: float
+    all_wide: float | None
+    runs: int
+    given_back: dict[int, float] = field(default_factory=dict[int, float])
+    proved: bool = True
+
+
+class _Counted:
+    """Measures each set once, and counts."""
+
+    def __init__(self, measure: Measure) -> None:
+        self._measure, self.known = measure, dict[frozenset[int], float]()
+
+    def __call__(self, kept: Sequence[int] | frozenset[int]) -> float:
+        key = frozenset(kept)
+        if key not in self.known:
+            self.known[key] = self._measure(key)
+        return self.known[key]
+
+    @property
+    def runs(self) -> int:
+        return len(self.known)
+
+
+def search(ranking: Ranking, measure: Measure, bound: float, most_runs: int = MOST_RUNS) -> Proved:
+    """Finds the shortest beginning of the ranking that meets the bound, then gives back what is not needed.
+
+    Where nothing meets the bound, `kept` holds all and `after` is above it.
+    """
+    run, order = _Counted(measure), ranking.order
+    before = run(())
+    if before <= bound:
+        return Proved((), before, before, None, run.runs)
+    all_wide = run(order)
+    if not all_wide <= bound:
+        return Proved(order, before, all_wide, all_wide, run.runs)
+    length = _shortest(ranking, run, bound, before)
+    kept, errors, proved = _minimal(order[:length], run, bound, most_runs)
+    return Proved(tuple(kept), before, run(kept), all_wide, run.runs, errors, proved)
+
+
+def _shortest(ranking: Ranking, run: _Counted, bound: float, before: float) -> int:
+    """The length of the shortest beginning that meets the bound: searched from the predicted one in steps that double
+    until lengths on both sides are known, then by bisection."""
+    order, predicted = ranking.order, ranking.damage[0]
+    scale = before / predicted[2] ** 0.5 if not predicted[0] and predicted[2] and before < 1 else 1.0
+    fails, meets, at, step = 0, len(order), ranking.predicted(scale, bound), 1
+    while meets - fails > 1:
+        at = min(max(at, fails + 1), meets - 1)
+        if run(order[:at]) <= bound:
+            meets, at = at, at - step
+        else:
+            fails, at = at, at + step
+        at, step = ((fails + meets) // 2 if fails and meets < len(order) else at), 2 * step
+    return meets
+
+
+def _minimal(
+    beginning: Sequence[int], run: _Counted, bound: float, most_runs: int
+) -> tuple[list[int], dict[int, float], bool]:
+    """Gives back operators, the least needed first, one at a time where the runs left suffice, else several."""
+    kept, errors = list(beginning), dict[int, float]()
+    left = max(most_runs - run.runs, 1)
+    size = -(-len(kept) // left)
+    for first in range(len(beginning), 0, -size):
+        group = beginning[max(first - size, 0) : first]
+        rest = [each for each in kept if each not in group]
+        error = run(rest)
+        if error <= bound:
+            kept = rest
+        else:
+            errors.update(dict.fromkeys(group, error))
+    return kept, errors, size == 1

@@ -1,0 +1,227 @@
+"""Opens what is measured: a captured graph with casts on any platform, or an ONNX file that is converted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from mindgap.aten.functional import functionalize
+from mindgap.graph import Array, Graph, MindgapError, TensorStore, materialise_all
+from mindgap.platforms.name import PlatformName, parse
+from mindgap.platforms.protocol import CompileFailure, Unsupported
+from mindgap.run.outcome import Job, Outcome
+from mindgap.run.pool import WorkerPool
+from mindgap_diagnosis.precision.candidates import Candidates, Operator, candidates, parted_label
+from mindgap_diagnosis.precision.formats import out_of_range
+from mindgap_diagnosis.precision.mixed_graph import mixed_graph
+from mindgap_diagnosis.precision.onnx_file import FILE_FORMATS, FILE_PLATFORMS, FileFailed, OnnxFile, OnnxRuns
+from mindgap_diagnosis.precision.paste import file_lists, program_lists
+
+
+@dataclass
+class GraphTarget:
+    """A functional graph that a platform runs with casts around its operators. `arrays`: its inputs. `refused`:
+    operators that have no kernel in the smaller format; runs add to them."""
+
+    graph: Graph
+    arrays: Sequence[Array]
+    of: Candidates
+    to: str
+    platform: PlatformName
+    execute: Callable[[Job], Outcome]
+    deadline_s: float
+    refused: set[int] = field(default_factory=set[int])
+    notes: list[str] = field(default_factory=list[str])
+
+    def outputs(self, kept: frozenset[int]) -> Sequence[Array] | None:
+        """Returns the outputs with these operators in float32. Raises `MindgapError`."""
+        while True:
+            mixed = mixed_graph(self.graph, self.of, kept | self.refused, self.to)
+            outcome = self.execute(Job(self.platform, mixed, want="outputs", repeat=1, deadline_s=self.deadline_s))
+            if outcome.ran and outcome.arrays is not None:
+                return [each.astype(np.float64) if each.dtype.kind == "f" else each for each in outcome.arrays]
+            failing = {i for i, each in enumerate(self.of.operators) if each.kind == outcome.op}
+            others = (failing or out_of_range(self.graph, self.of, self.to)) - self.refused - kept
+            if not others:
+                raise MindgapError(_why(self.platform, outcome, self.to))
+            self.refused |= others
+
+    def carriers(self, kept: frozenset[int]) -> list[str]:
+        return []
+
+    def lists(self, kept: Sequence[Operator], carriers: Sequence[str]) -> dict[str, str]:
+        return program_lists(kept, self.of.operators, "cpu" if self.platform.device == "cpu" else "cuda")
+
+    def save(self, kept: frozenset[int], path: Path) -> Sequence[Array]:
+        """Exports the mixed graph, loads and runs it on ONNX Runtime. Raises `MindgapError`."""
+        from mindgap.platforms.onnx.export import export
+
+        try:
+            exported = export(mixed_graph(self.graph, self.of, kept | self.refused, self.to), self.arrays)
+        except (Unsupported, CompileFailure) as error:
+            raise MindgapError(f"{path}: the mixed program cannot be exported to ONNX: {error}") from None
+        path.write_bytes(exported.model)
+        feeds = {name: self.arrays[n] for name, n in zip(exported.inputs, exported.fed, strict=True)}
+        with OnnxRuns(OnnxFile(path, feeds), parse("onnxruntime/cpu"), self.deadline_s, path.parent) as runs:
+            return runs.run(self.to, None)
+
+
+def _why(platform: PlatformName, outcome: Outcome, to: str) -> str:
+    words = " ".join((outcome.message or outcome.signature).split())[:300]
+    at = f" at {outcome.op}" if outcome.op else ""
+    return f"{platform} does not run the program with float32 and {to} side by side: {outcome.status}{at}: {words}"
+
+
+@dataclass
+class FileTarget:
+    """An ONNX file that ONNX Runtime's tools convert. `names`: of the ONNX node, by node of the graph."""
+
+    graph: Graph
+    arrays: Sequence[Array]
+    of: Candidates
+    to: str
+    runs: OnnxRuns
+    names: Sequence[str]
+    refused: set[int] = field(default_factory=set[int])
+    notes: list[str] = field(default_factory=list[str])
+
+    def _kept_names(self, kept: frozenset[int]) -> list[str]:
+        return [*(self.of.operators[i].name for i in sorted(kept)), *self.carriers(kept)]
+
+    def outputs(self, kept: frozenset[int]) -> Sequence[Array] | None:
+        """Returns the outputs with these operators in float32, None where that file does not run. Raises
+        `FileFailed`."""
+        every = len(kept) == len(self.of.operators)
+        try:
+            return self.runs.run(self.to, None if every else self._kept_names(kept))
+        except FileFailed as failed:
+            if every:
+                raise
+            if not self.notes:
+                self.notes.append(f"some converted files did not run, the first: {' '.join(str(failed).split())[:200]}")
+            return None
+
+    def carriers(self, kept: frozenset[int]) -> list[str]:
+        """Returns the nodes that only move data between these: the list must hold them too."""
+        between: dict[str, bool] = {}
+        for index in sorted(self.of.carriers):
+            roots = self.of.roots[self.graph.first_value[index]]
+            if self.of.owner[index] < 0:
+                between[self.names[index]] = between.get(self.names[index], True) and bool(roots) and roots <= kept
+        return [name for name, wanted in between.items() if wanted]
+
+    def lists(self, kept: Sequence[Operator], carriers: Sequence[str]) -> dict[str, str]:
+        return file_lists(kept, carriers, self.of.operators, self.to)
+
+    def save(self, kept: frozenset[int], path: Path) -> Sequence[Array]:
+        """Writes the mixed model, loads and runs it. Raises `FileFailed`."""
+        return self.runs.run(self.to, self._kept_names(kept), path)
+
+
+#: Captures a source of one program.
+Capture = Callable[[str], Graph]
+_NODE = re.compile(r"(?P<name>.*) \((?P<kind>[\w.]+)\)$")
+
+
+def check_format(platform: PlatformName, to: str) -> None:
+    """Raises `MindgapError` where the platform has no way to a format."""
+    files = platform.device_mode in FILE_PLATFORMS
+    if to == "int8" and not files:
+        raise MindgapError(
+            f"--to int8: quantisers of {platform} are not supported, only ONNX Runtime's quantize_static: "
+            "-p onnxruntime/cpu"
+        )
+    if files and to not in FILE_FORMATS:
+        raise MindgapError(
+            f"--to {to}: ONNX Runtime's tools convert files to {' and '.join(FILE_FORMATS)}; casts in a program's "
+            "graph: -p cpu/eager"
+        )
+
+
+@contextmanager
+def graph_target(
+    capture: Capture, source: str, platform: PlatformName, to: str, tensors: TensorStore, deadline_s: float
+) -> Generator[GraphTarget]:
+    """Opens a source as a graph with casts. Raises `MindgapError`."""
+    graph = functionalize(capture(source)).graph
+    arrays = materialise_all(graph, tensors)
+    with WorkerPool([platform], tensors=tensors, busy=1) as pool:
+        yield GraphTarget(graph, arrays, candidates(graph), to, platform, pool.run, deadline_s)
+
+
+@contextmanager
+def file_target(
+    capture: Capture, source: str, platform: PlatformName, to: str, tensors: TensorStore, deadline_s: float
+) -> Generator[FileTarget]:
+    """Opens an ONNX file, or exports a program to one. Raises `MindgapError`."""
+    with TemporaryDirectory(prefix="mindgap-precision-") as folder:
+        file, lines, graph = _file(capture, source, Path(folder), tensors)
+        arrays = _arrays(graph, file, tensors)
+        with OnnxRuns(file, platform, deadline_s, Path(folder)) as runs:
+            named = _named(graph)
+            of = candidates(graph, named, runs.lowered(to), joins=to != "int8")
+            of = replace(of, operators=tuple(replace(o, line=lines.get(o.name, "")) for o in of.operators))
+            notes = _notes(platform, to, exported=bool(lines))
+            yield FileTarget(graph, arrays, of, to, runs, [name for name, _ in named], notes=notes)
+
+
+def _notes(platform: PlatformName, to: str, exported: bool) -> list[str]:
+    notes: list[str] = []
+    if platform.device == "onnxruntime" and to == "float16":
+        notes.append(
+            "ONNX Runtime computes most float16 nodes in float32 on a CPU. As on a device with float16 kernels: "
+            "-p onnx/reference"
+        )
+    if exported:
+        notes.append("nodes are those of the file that --save writes; for a file of yours, give FILE.onnx")
+    return notes
+
+
+def _file(capture: Capture, source: str, folder: Path, tensors: TensorStore) -> tuple[OnnxFile, dict[str, str], Graph]:
+    """Returns a file with its inputs, the user's line by node, and its graph."""
+    captured = capture(source)
+    arrays = materialise_all(captured, tensors)
+    path = Path(source.partition("?")[0].removeprefix("onnx:"))
+    if path.suffix == ".onnx":
+        graph = functionalize(captured).graph
+        names = graph.labels.inputs or tuple(f"in{n}" for n in range(len(graph.inputs)))
+        fed = [n for n, given in enumerate(graph.inputs) if given.role in ("input", "random")]
+        return OnnxFile(path, {names[n]: arrays[n] for n in fed}), {}, graph
+    from mindgap.platforms.onnx.export import export
+
+    labels = captured.labels.nodes or ("",) * len(captured.nodes)
+    try:
+        exported = export(captured, arrays, labels=labels)
+    except (Unsupported, CompileFailure) as error:
+        raise MindgapError(f"{source} cannot be exported to ONNX: {error}") from None
+    path = folder / "model.onnx"
+    path.write_bytes(exported.model)
+    feeds = {name: arrays[number] for name, number in zip(exported.inputs, exported.fed, strict=True)}
+    graph = functionalize(capture(str(path))).graph
+    return OnnxFile(path, feeds), {name: _place(label) for name, label in exported.origin.items()}, graph
+
+
+def _place(label: str) -> str:
+    path, line = parted_label(label)
+    return line or path
+
+
+def _arrays(graph: Graph, file: OnnxFile, tensors: TensorStore) -> Sequence[Array]:
+    """Returns the arrays of a file's graph: those that the file is given, and its weights."""
+    arrays = materialise_all(graph, tensors)
+    for number, name in enumerate(graph.labels.inputs):
+        if name in file.feeds and graph.inputs[number].role in ("input", "random"):
+            arrays[number] = file.feeds[name]
+    return arrays
+
+
+def _named(graph: Graph) -> list[tuple[str, str]]:
+    """Returns the ONNX node of each node of a translated file: its name and type."""
+    found = [(label, _NODE.match(label)) for label in graph.labels.nodes]
+    return [(match["name"], match["kind"]) if match else (label, "") for label, match in found]
