@@ -5,20 +5,21 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from mindgap.cli.diff import Deadline, Jobs, seconds
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import source_client, subjects
 from mindgap.cli.streams import Exit, result_stream, status_of
-from mindgap.cli.tables import console, plain_table
 from mindgap.graph import Graph, TensorStore
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.settings import DEADLINE_S, RunSettings
+from mindgap_surveys.cli.study_text import print_page
+from mindgap_surveys.report.study_page import Section, StudyPage, Text, cell_text
+from mindgap_surveys.table import StudyTable
 
 if TYPE_CHECKING:
     from mindgap.results.rows import Report, Row
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 #: Operators of one model that are printed; `--json` has all.
 _OPERATORS = 8
-_REASON = 110
 #: Models, their operators' times, and those of nodes inside a run by platform, or why there are none.
 Costs = Iterator[tuple[str, "OperatorTimes", Mapping[str, "list[NodeTime] | str"]]]
 
@@ -67,15 +67,12 @@ def speed(
             json.dump(found, out, indent=1)
             out.write("\n")
         else:
-            _print(rows, out)
+            print_page(_page(rows), out)
             for each in report.refused:
-                console(out).print(Text(f"{each.source}: {each.reason}"))
+                out.write(f"{each.source}: {each.reason}\n")
             out.flush()
             for name, times, nodes in costs:
-                for platform in wanted:
-                    _print_costs(name, platform, times, console(out))
-                for platform, found in nodes.items():
-                    _print_nodes(name, platform, found, console(out))
+                print_page(_costs_page(name, wanted, times, nodes), out)
     return Exit(status_of(report))
 
 
@@ -168,61 +165,49 @@ def _totals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _print(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
-    page = console(out)
-    table = plain_table(
-        "model", "platform", "cpu/eager", "platform's", "times as long", "compilation", "verdict", "culprit"
-    )
-    for row in rows:
-        ratio = "–" if row["slowdown"] is None else f"{row['slowdown']:.2f}×"
-        times = map(_time, (row["reference_seconds"], row["seconds"]))
-        table.add_row(
-            row["model"], row["platform"], *times, ratio, _time(row["load_seconds"]), row["verdict"].replace("_", " "),
-            Text(row["culprit"] or row["message"][:60]),
-        )  # fmt: skip
-    page.print(table)
+def _page(rows: Sequence[Mapping[str, Any]]) -> StudyPage:
+    """Lays out the times of the models, and what they come to."""
+    columns = ("model", "platform", "reference_seconds", "seconds", "slowdown", "load_seconds", "verdict", "culprit")
+    cells = tuple((*(row[name] for name in columns[:-1]), row["culprit"] or row["message"][:60]) for row in rows)
+    totals: list[Text] = []
     for each in _totals(rows):
         median = "" if each["median_slowdown"] is None else f", by {each['median_slowdown']:.2f}× in the median"
-        page.print(Text(
+        totals.append(Text(
             f"{each['platform']}: {each['slower']} of {each['models']} models are slower than cpu/eager{median}; "
             f"fast and wrong: {each['fast_and_wrong']}, slow and wrong: {each['slow_and_wrong']}; "
             f"not judged: {each['not_judged']}"
         ))  # fmt: skip
+    table = StudyTable("speed", "", columns, cells)
+    return StudyPage("Time of models after compilation", (), (Section("speed", "Models", (table, *totals)),))
 
 
-def _print_costs(name: str, platform: PlatformName, times: OperatorTimes, page: Any) -> None:
-    """Prints the operators that cost a platform most against eager mode, each run by itself."""
-    if platform == CPU_EAGER:
-        return
+def _costs_page(
+    name: str, platforms: Sequence[PlatformName], times: OperatorTimes, nodes: Mapping[str, list[NodeTime] | str]
+) -> StudyPage:
+    """Lays out the operators of a model, each run by itself, and the nodes inside its run."""
+    sections = [_operators(platform, times) for platform in platforms if platform != CPU_EAGER]
+    for platform, found in nodes.items():
+        title = f"inside a run of {platform}, by the runtime's profiler"
+        if isinstance(found, str):
+            sections.append(Section(platform, title, (Text(f"no times by node: {found}"),)))
+            continue
+        total = sum(each.seconds for each in found)
+        rows = tuple((each.kind, each.nodes, each.seconds, each.seconds / (total or 1)) for each in found[:_OPERATORS])
+        table = StudyTable("", "", ("node", "nodes", "seconds", "share"), (*rows, ("all", None, total, 1.0)))
+        sections.append(Section(platform, title, (table,)))
+    return StudyPage(name, (), tuple(sections))
+
+
+def _operators(platform: PlatformName, times: OperatorTimes) -> Section:
+    """The operators that cost a platform most against eager mode."""
     known = [(lost, each) for each in times.operators if (lost := each.lost(platform, CPU_EAGER)) is not None]
-    title = f"{name}: what costs {platform} most, each operator by itself"
-    table = plain_table("operator", "calls", "cpu/eager", platform, "more", title=title)
-    for lost, each in sorted(known, key=lambda pair: -pair[0])[:_OPERATORS]:
-        times_of = (each.seconds[CPU_EAGER], each.seconds[platform])
-        table.add_row(each.op, str(each.calls), *map(_time, times_of), _time(lost))
-    page.print(table)
+    rows = tuple(
+        (each.op, each.calls, each.seconds[CPU_EAGER], each.seconds[platform], lost)
+        for lost, each in sorted(known, key=lambda pair: -pair[0])[:_OPERATORS]
+    )
+    columns = ("operator", "calls", "reference_seconds", "seconds", "more_seconds")
     alone = sum(each.seconds[platform] or 0.0 for _, each in known)
-    page.print(Text(f"all by themselves: {_time(alone)}; {times.left_out} calls cannot be timed alone"))
-    for each in times.operators:
-        if platform in each.reasons:
-            page.print(Text(f"not by itself: {each.op}: {each.reasons[platform][:_REASON]}"))
-
-
-def _print_nodes(name: str, platform: str, found: list[NodeTime] | str, page: Any) -> None:
-    """Prints the nodes that take longest inside a run."""
-    if isinstance(found, str):
-        page.print(Text(f"{name} on {platform}: no times by node: {found[:_REASON]}"))
-        return
-    total = sum(each.seconds for each in found)
-    page.print(Text(f"{name}: inside a run of {platform}", style="italic"))
-    table = plain_table("node", "nodes", "in one run", "share")
-    for each in found[:_OPERATORS]:
-        table.add_row(each.kind, str(each.nodes), _time(each.seconds), f"{100 * each.seconds / (total or 1):.0f} %")
-    page.print(table)
-    page.print(Text(f"all nodes: {_time(total)}, by the runtime's profiler"))
-
-
-def _time(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.3g} s" if abs(value) >= 1 else f"{value * 1000:.3g} ms"
+    whole = f"all by themselves: {cell_text('seconds', alone)}; {times.left_out} calls cannot be timed alone"
+    refused = [(each.op, each.reasons[platform]) for each in times.operators if platform in each.reasons]
+    blocks = (StudyTable("", "", columns, rows), Text(whole), *(Text(f"not by itself: {op}: {w}") for op, w in refused))
+    return Section(platform, f"what costs {platform} most, each operator by itself", blocks)

@@ -4,34 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from mindgap.cli.diff import Deadline, Jobs, seconds
 from mindgap.cli.outputs import check_files, write_file
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import source_client, subjects
 from mindgap.cli.streams import Exit, complain, result_stream
-from mindgap.cli.tables import console, plain_table
 from mindgap.graph import MindgapError, TensorStore
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.settings import RunSettings
+from mindgap_surveys.cli.study_text import write_result
 from mindgap_surveys.support.code_scan import CallForm, CodeScan, Place, scan
+from mindgap_surveys.table import StudyTable
 
 if TYPE_CHECKING:
     from mindgap.source_worker.client import SourceClient
     from mindgap.workflows.diff import Subject
+    from mindgap_surveys.report.study_page import StudyPage
     from mindgap_surveys.support.portability import FunctionUse, LeftOut, Ported
 
-#: Lines of a function's uses, and characters of a reason, that the table shows; `--json` has all.
+#: Lines of a function's uses that the table shows; `--json` has all.
 _PLACES = 2
-_REASON = 200
 
 
 def portability(
@@ -74,11 +73,10 @@ def portability(
             complain(f"{name}: not parsed: {why}")
         for name, why in refused.items():
             complain(f"--run {name}: {why}")
-        if as_json:
-            json.dump(_object(scanned, uses, unknown, left_out), out, indent=1)
-            out.write("\n")
-        else:
-            _print(scanned, uses, unknown, left_out, every, out)
+        write_result(
+            lambda: _page(scanned, uses, unknown, left_out, every),
+            lambda: _object(scanned, uses, unknown, left_out), as_json, out,
+        )  # fmt: skip
         if sarif is not None:
             from mindgap_surveys.report.portability_sarif import sarif_of_portability
 
@@ -225,42 +223,46 @@ def _object(
     }
 
 
-def _print(
+def _page(
     scanned: CodeScan, found: Sequence[FunctionUse], unknown: Sequence[str],
-    left_out: Mapping[str, Sequence[LeftOut]], every: bool, out: TextIO,
-) -> None:  # fmt: skip
+    left_out: Mapping[str, Sequence[LeftOut]], every: bool,
+) -> StudyPage:  # fmt: skip
+    from mindgap_surveys.report.study_page import Section, StudyPage, Text
     from mindgap_surveys.support.portability import WORDS
 
-    page = console(out)
     names = list(found[0].platforms)
     shown = [each for each in found if every or each.stops]
-    if shown:
-        table = plain_table("function", "lines", *names)
-        for each in shown:
-            places = ", ".join(map(str, each.places[:_PLACES]))
-            more = len(each.places) - _PLACES
-            table.add_row(
-                each.function,
-                f"{places}{f' and {more} more' if more > 0 else ''}",
-                *map(_cell, each.platforms.values()),
-            )
-        page.print(table)
-    for each in shown:
-        for name, ported in each.platforms.items():
-            if ported.reason:
-                page.print(Text(f"{each.function} on {name}: {ported.reason[:_REASON]}  [{ported.sample}]"))
+    rows = tuple((each.function, _lines(each.places), *map(_cell, each.platforms.values())) for each in shown)
+    reasons = tuple(
+        (each.function, name, ported.reason, ported.sample)
+        for each in shown
+        for name, ported in each.platforms.items()
+        if ported.reason
+    )
+    calls = tuple(
+        (program, each.op, each.calls, _lines(each.places), each.reason)
+        for program, left in left_out.items()
+        for each in left
+    )
+    tables = [
+        StudyTable("", "Functions", ("function", "lines", *names), rows),
+        StudyTable("", "Reasons", ("function", "platform", "reason", "sample"), reasons),
+        StudyTable("", "Calls that are not tried", ("program", "operator", "calls", "lines", "reason"), calls),
+    ]
+    sections = [Section(table.title, table.title, (table,)) for table in tables if table.rows]
+    totals: list[Text] = []
     for name in names:
         words = [each.platforms[name].word for each in found]
         counts = ", ".join(f"{word}: {words.count(word)}" for word in WORDS if word in words)
-        page.print(Text(f"{name}, of {len(found)} functions: {counts}"))
-    for program, calls in left_out.items():
-        if calls:
-            page.print(Text(f"{program}: {sum(each.calls for each in calls)} calls are not tried on any platform:"))
-        for each in calls:
-            where = f" ({', '.join(map(str, each.places[:_PLACES]))})" if each.places else ""
-            page.print(Text(f"  {each.calls} of {each.op}{where}: {each.reason}"))
+        totals.append(Text(f"{name}, of {len(found)} functions: {counts}"))
     left = f"; {len(unknown)} other names of PyTorch are called, which have no samples to try" if unknown else ""
-    page.print(Text(f"{scanned.files} file{'s' if scanned.files != 1 else ''}{left}"))
+    totals.append(Text(f"{scanned.files} file{'s' if scanned.files != 1 else ''}{left}"))
+    return StudyPage("What the code uses of PyTorch", tuple(totals), tuple(sections))
+
+
+def _lines(places: Sequence[Place]) -> str:
+    more = len(places) - _PLACES
+    return ", ".join(map(str, places[:_PLACES])) + (f" and {more} more" if more > 0 else "")
 
 
 def _cell(ported: Ported) -> str:

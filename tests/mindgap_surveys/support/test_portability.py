@@ -17,7 +17,8 @@ from mindgap.graph import Constant, Graph, Input, Labels, MindgapError, Node, Re
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Model, Report, Row
 from mindgap.workflows.diff.session import with_distinct_names
-from mindgap_surveys.cli.portability import _captured, _is_method, _object, _options, _print, status_of_uses
+from mindgap_surveys.cli.portability import _captured, _is_method, _object, _options, _page, status_of_uses
+from mindgap_surveys.cli.study_text import print_page
 from mindgap_surveys.report.portability_sarif import sarif_of_portability
 from mindgap_surveys.support.code_scan import CodeScan, Place, scan
 from mindgap_surveys.support.portability import (
@@ -120,9 +121,10 @@ def test_calls_that_are_too_large_are_named(tmp_path: Path) -> None:
     assert status_of_uses(nothing, [*tried, unknown]) == Exit.NOTHING_FOUND
     assert status_of_uses(nothing, [unknown]) == Exit.WRONG_USE
     shown = io.StringIO()
-    _print(nothing, [*tried, unknown], [], {"net.py:make": left}, every=False, out=shown)
+    print_page(_page(nothing, [*tried, unknown], [], {"net.py:make": left}, every=False), shown)
     assert "cpu/jit, of 2 functions: runs: 1, not known: 1" in shown.getvalue()
-    assert f"1 of aten.exp.default (net.py:8): {reason}" in shown.getvalue()
+    lines = [line.split(maxsplit=4) for line in shown.getvalue().splitlines()]
+    assert ["net.py:make", "aten.exp.default", "1", "net.py:8", reason] in lines
     (first, _) = _object(nothing, [unknown], [], {"net.py:make": left})["left_out"]
     assert (first["program"], first["operator"], first["calls"]) == ("net.py:make", "aten.sin.default", 1)
 
