@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -203,7 +204,8 @@ def _file(capture: Capture, source: str, folder: Path, tensors: TensorStore) -> 
     path = folder / "model.onnx"
     path.write_bytes(exported.model)
     feeds = {name: arrays[number] for name, number in zip(exported.inputs, exported.fed, strict=True)}
-    graph = functionalize(capture(str(path))).graph
+    with warnings.catch_warnings(action="ignore"):  # of a file that the user does not see
+        graph = functionalize(capture(str(path))).graph
     return OnnxFile(path, feeds), {name: _place(label) for name, label in exported.origin.items()}, graph
 
 

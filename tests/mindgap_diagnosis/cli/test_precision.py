@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.command_line import mindgap
+
 PROGRAM = """
 import torch
 
@@ -29,39 +31,29 @@ def integers():
 """
 
 
-@pytest.fixture
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "scaled.py").write_text(PROGRAM)
-    return "scaled.py:make"
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("precision")
+    (folder / "scaled.py").write_text(PROGRAM)
+    return folder
 
 
-def run(*arguments: str) -> tuple[int, str, str]:
-    import subprocess
-    import sys
-
-    made = subprocess.run(
-        [sys.executable, "-m", "mindgap", "precision", *arguments], capture_output=True, text=True, timeout=200
-    )
-    return made.returncode, made.stdout, made.stderr
-
-
-def test_it_names_the_operators_with_their_lines(program: str) -> None:
-    status, out, _ = run(program, "-p", "cpu/eager", "--json", "--save", "mixed.onnx")
-    found = json.loads(out)
-    assert status == 1
+def test_it_names_the_operators_with_their_lines(here: Path) -> None:
+    ran = mindgap("precision", "scaled.py:make", "-p", "cpu/eager", "--json", "--save", "mixed.onnx", cwd=here)
+    assert ran.status == 1, ran.err
+    found = json.loads(ran.out)
     assert {each["kind"].split(".")[1] for each in found["kept"]} == {"pow", "sum", "sqrt"}
     assert found["before"] == 1.0
     assert found["after"] < 0.01
     assert found["saved_error"] < 0.01
-    assert Path("mixed.onnx").is_file()
+    assert (here / "mixed.onnx").is_file()
     assert all("scaled.py:" in each["line"] for each in found["kept"])
 
 
-def test_nothing_must_stay_where_the_range_is_wide(program: str) -> None:
-    status, out, _ = run(program, "-p", "cpu/eager", "--to", "bfloat16", "--bound", "0.05")
-    assert status == 0
-    assert "none of" in out
+def test_nothing_must_stay_where_the_range_is_wide(here: Path) -> None:
+    ran = mindgap("precision", "scaled.py:make", "-p", "cpu/eager", "--to", "bfloat16", "--bound", "0.05", cwd=here)
+    assert ran.status == 0, ran.err
+    assert "none of 6 operators must stay" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -78,9 +70,8 @@ def test_nothing_must_stay_where_the_range_is_wide(program: str) -> None:
         (("scaled.py:make", "-p", "cpu/none"), "cpu/none"),
     ],
 )  # fmt: skip
-def test_bad_input_is_one_line_and_status_2(program: str, arguments: tuple[str, ...], words: str) -> None:
-    status, out, errors = run(*arguments)
-    assert status == 2
-    assert out == ""
-    assert words in errors
-    assert len(errors.strip().splitlines()) == 1
+def test_bad_input_is_one_line_and_status_2(here: Path, arguments: tuple[str, ...], words: str) -> None:
+    ran = mindgap("precision", *arguments, cwd=here)
+    assert (ran.status, ran.out) == (2, "")
+    assert words in ran.err
+    assert len(ran.err.strip().splitlines()) == 1

@@ -64,8 +64,8 @@ def export(
 
     `optimize` runs onnxscript's optimiser, which is on for everybody who calls `torch.onnx.export`: it
     folds constants, folds batch-norm and padding into convolutions, and removes what is not used.
-    `apart`: keep the weights of a large model outside it. `opset`: the operator set, `opset_version` of the exporter.
-    `labels`: a name for each node of the graph, which `origin` has in place of its operator.
+    `apart`: keep large weights outside the model. `opset`: the exporter's `opset_version`. `labels`: of nodes, for
+    `origin`, which has their operators by default.
 
     Raises `Unsupported` where an operator or dtype has no translation or the weights are too big for
     one ONNX file, `CompileFailure` for every other failure.
@@ -77,11 +77,10 @@ def export(
     except GraphError as error:
         # What has no functional form was not given to the platform, and is no fault of it.
         raise Unsupported("model", str(error)) from None
-    functional = pure.graph
-    program = to_fx(functional, [labels[i] if labels else graph.nodes[i].op for i in pure.origin], opset)
+    program = to_fx(pure.graph, [labels[i] if labels else graph.nodes[i].op for i in pure.origin], opset)
     model, values = _translate(program)
     fed = _bind_inputs(graph, inputs, model, program, values)
-    _bind_outputs(functional, model, program, values)
+    _bind_outputs(pure.graph, model, program, values)
     add_opset_imports(model)
     before = Counter(node.op_type for node in model.graph)
     _finish(model, optimize, opset)
