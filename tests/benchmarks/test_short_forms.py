@@ -94,7 +94,7 @@ SHORT_FORMS = (
         "ray_cost.py", "--reference toys:EXACT --platform toys:WRONG --cases 6 --blocks 2 --empty 3 --workers 1",
         r"(?s)rows in the store +[\d,]+.*empty block: [\d.]+ ms.*1 workers: 6 rows",
     ),
-    ShortForm("precision.py", "--only plain_conv rms --sets 100", r"4 lists: at most \d+ runs, at most [12]\.\d+ times"),
+    ShortForm("precision.py", "--only plain_conv rms --sets 100", r"4 lists: at most \d+ runs, at most [12]\.\d+ "),
     ShortForm("real_size.py", "gpt2_tiny -p cpu/jit", r"(?s)gpt2_tiny: bare .* CPU s\).* times the CPU s.*cpu/jit: "),
     ShortForm("reduction_cost.py", "{campaign} --most 1", "all: 1 reduced"),
     ShortForm("refused_programs.py", "--kinds parallel --most 1 --minutes 2", r"all +1 "),
