@@ -13,7 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import ConfigDict, Strict, TypeAdapter, ValidationError
 
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.culprit import DtypePolicy
@@ -26,7 +28,6 @@ _EXAMPLE: Final = (
 _LINE: Final = re.compile(
     r"(?P<platform>\S+?)\s*:\s+(?P<what>[^,]+?)\s*(?:,\s*max_relative\s*=\s*(?P<ceiling>[\d.eE+-]+)\s*)?"
 )
-_KEYS: Final = frozenset(("platform", "what", "max_relative"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,11 @@ class Allowance:
     max_relative: the largest relative error (docs/metrics.md) that is allowed; None for any.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
     platform: str
     what: str
-    max_relative: float | None = None
+    max_relative: Annotated[float, Strict()] | None = None
 
     def __str__(self) -> str:
         ceiling = "" if self.max_relative is None else f", max_relative={self.max_relative:g}"
@@ -60,6 +63,9 @@ class Allowance:
             return True
         error = row.metrics.get("relative_error")
         return error is not None and error <= self.max_relative
+
+
+_ALLOWANCE: Final = TypeAdapter(Allowance)
 
 
 def parse_allowance(text: str, where: str = "--allow") -> Allowance:
@@ -106,13 +112,12 @@ def project_allowances(folder: Path) -> tuple[Allowance, ...]:
 def _entry(entry: Any, where: str) -> Allowance:
     if isinstance(entry, str):
         return parse_allowance(entry, where)
-    if not isinstance(entry, dict) or not {"platform", "what"} <= set(entry) <= _KEYS:  # pyright: ignore[reportUnknownArgumentType] # any TOML
-        raise MindgapError(f"{where} {entry!r}: it must have platform and what, and may have max_relative")
-    platform, what, ceiling = entry["platform"], entry["what"], entry.get("max_relative")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # any TOML
-    number = isinstance(ceiling, int | float) and not isinstance(ceiling, bool)
-    if not (isinstance(platform, str) and isinstance(what, str) and (ceiling is None or number)):
-        raise MindgapError(f"{where} {entry!r}: platform and what are texts, max_relative is a number")
-    return _checked(Allowance(platform, what, None if ceiling is None else float(ceiling)), where)  # pyright: ignore[reportUnknownArgumentType] # checked above
+    try:
+        return _checked(_ALLOWANCE.validate_python(entry), where)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = "".join(f"{part}: " for part in first["loc"])
+        raise MindgapError(f"{where} {entry!r}: {place}{first['msg']}") from None
 
 
 def mark_allowed(report: Report, allowed: Iterable[Allowance | str]) -> tuple[Report, tuple[str, ...]]:

@@ -8,22 +8,15 @@ is sorted JSON with one finding per line, readable in a diff. A ledger knows cau
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    NotRequired,  # pydantic reads no other before Python 3.12
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from pydantic import TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.culprit import DtypePolicy
@@ -39,21 +32,6 @@ if TYPE_CHECKING:
 _VERSION: Final = 2
 
 
-class _Entry(TypedDict):
-    """A finding as a file holds it; `Known` describes the fields."""
-
-    model: str
-    platform: str
-    verdict: str
-    culprit: str
-    place: NotRequired[str]
-    nodes: NotRequired[list[int]]
-    graph: NotRequired[str]
-    size: NotRequired[float]
-
-
-_Entry.__pydantic_config__ = {"extra": "forbid"}  # pyright: ignore[reportAttributeAccessIssue] # pydantic's name
-_ENTRIES: Final = TypeAdapter(_Entry)
 #: A finding whose size is this many times the known one is new.
 GROWN: Final = 5.0
 
@@ -68,8 +46,10 @@ class Known:
     nodes: of the graph, all calls of the operator that are wrong; none of a dtype policy.
     graph: the digest of the graph that the nodes belong to.
     size: see `size_of`; None of a fault beside others, and where there is none.
-    Files of version 1 have the first four only. What is not there is not compared.
+    What is not there is not compared.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     model: str
     platform: PlatformName
@@ -115,6 +95,9 @@ class Known:
         return data | {name: value for name, value in optional.items() if value not in ("", (), None)}
 
 
+_FINDINGS: Final = TypeAdapter(tuple[Known, ...])
+
+
 def _module(place: str) -> str:
     """The module of a place; of one without a module, its line."""
     return place.partition(" (")[0]
@@ -147,10 +130,13 @@ class Baseline:
             raise MindgapError(f"baseline {path} cannot be read: {error}") from None
         if not isinstance(data, dict) or data.get("mindgap_baseline") != _VERSION:  # pyright: ignore[reportUnknownMemberType] # any JSON
             raise MindgapError(f"{path} is not a baseline of version {_VERSION}: make it again with --update-baseline")
-        entries: Any = data.get("findings")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # any JSON
-        if not isinstance(entries, list):
-            raise MindgapError(f"baseline {path}: 'findings' is not a list")
-        return Baseline(frozenset(_entry(path, number, entry) for number, entry in enumerate(entries)))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] # any JSON
+        try:
+            findings = _FINDINGS.validate_python(data.get("findings"))  # pyright: ignore[reportUnknownMemberType] # any JSON
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(["findings", *map(str, first["loc"])])
+            raise MindgapError(f"baseline {path}: {where}: {first['msg']}") from None
+        return Baseline(frozenset(replace(each, platform=recorded(each.platform)) for each in findings))
 
     def text(self) -> str:
         """Returns the content of the file: equal baselines give equal texts."""
@@ -173,7 +159,7 @@ class Baseline:
             return any(known.holds(found) for known in by_name.get(found.name, ()))
 
         rows = (_marked(row, [*map(holds, found)]) for row, found in _found(report, keys))
-        return dataclasses.replace(report, rows=tuple(rows))
+        return replace(report, rows=tuple(rows))
 
     def updated(self, report: Report, keys: Keys | None = None) -> Baseline:
         """Returns the baseline after this report. Findings of pairs of model and platform that did not run stay."""
@@ -198,7 +184,7 @@ def _found(report: Report, keys: Keys | None) -> Iterator[tuple[Row, list[Known]
     graphs = {model.name: model.digest for model in report.models}
     for row in report.rows:
         found = (keys or known_as)(row)
-        yield row, [dataclasses.replace(key, graph=graphs.get(row.model, "") if key.nodes else "") for key in found]
+        yield row, [replace(key, graph=graphs.get(row.model, "") if key.nodes else "") for key in found]
 
 
 def _marked(row: Row, known: Sequence[bool]) -> Row:
@@ -207,7 +193,7 @@ def _marked(row: Row, known: Sequence[bool]) -> Row:
         return row
     if row.finding:
         return row.with_known(known)
-    return dataclasses.replace(row, known=all(known))
+    return replace(row, known=all(known))
 
 
 def _ran(report: Report) -> set[tuple[str, str]]:
@@ -226,19 +212,6 @@ def known_as(row: Row) -> tuple[Known, ...]:
             () if isinstance(fault.culprit, DtypePolicy) else fault.nodes, "", size,
         )
         for fault in faults
-    )  # fmt: skip
-
-
-def _entry(path: Path, number: int, entry: Any) -> Known:
-    try:
-        found = _ENTRIES.validate_python(entry, strict=False)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise MindgapError(f"baseline {path}: finding {number}: {where}: {first['msg']}") from None
-    return Known(
-        found["model"], recorded(found["platform"]), found["verdict"], found["culprit"], found.get("place", ""),
-        tuple(found.get("nodes", ())), found.get("graph", ""), found.get("size"),
     )  # fmt: skip
 
 
@@ -332,7 +305,7 @@ def _by_ledger(ledger: Ledger, report: Report, accept: bool, keys: Keys) -> Mark
         )
         for row, faults in zip(report.rows, apart, strict=True)
     )
-    return MarkedReport(dataclasses.replace(report, rows=tuple(rows)), tuple(review.lines), text)
+    return MarkedReport(replace(report, rows=tuple(rows)), tuple(review.lines), text)
 
 
 def _with_workarounds(row: Row, texts: Sequence[str]) -> Row:
@@ -340,7 +313,7 @@ def _with_workarounds(row: Row, texts: Sequence[str]) -> Row:
     if not any(texts):
         return row
     faults = tuple(
-        dataclasses.replace(fault, advice=text or fault.advice)
+        replace(fault, advice=text or fault.advice)
         for fault, text in zip(row.faults, texts if row.faults else (), strict=True)
     )
-    return dataclasses.replace(row, faults=faults, advice=texts[0] or row.advice)
+    return replace(row, faults=faults, advice=texts[0] or row.advice)
