@@ -2,28 +2,23 @@
 
 Everything happens in one loop over the three pipes, none of which may block: a worker that prints
 more than a pipe holds, does not read what it is sent, or neither answers nor dies, cannot hold up
-its parent past the deadline.
-
-Of a worker on a host (`HostLink`), the deadline counts from when it has the request until it sends the answer: how long
-bytes travel is no fact of a platform. A host without a sign of life is lost, which is no fact of a platform either.
+its parent past the deadline. `host_process.HostProcess` is a worker on a host.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import select
 import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final
 
 import psutil
 
-from mindgap.platforms.environments.host_connection import HANGING_UP_S, HostLink, are_seconds, patience_s, silence
-from mindgap.platforms.environments.host_worker import BEAT_S, oom_kills
+from mindgap.platforms.environments.host_worker import oom_kills
 from mindgap.run.channel import Array, ChannelClosed, ChannelError, Frame, FrameReader, encode_frame, write_some
 from mindgap.run.child_process import ChildProcess, SpawnedProcess, readable, widen
 from mindgap.run.cpu import WaitMeter, seconds_of
@@ -39,9 +34,7 @@ _TREE_S: Final = 1.0
 _TAIL: Final = 1 << 13
 #: How long a hung worker has to print where it hangs.
 _LAST_WORDS_S: Final = 0.3
-_QUIET_S: Final = 0.03
-#: How long a host may take to tell how a process there ended.
-_TELLING_S: Final = 3.0
+QUIET_S: Final = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +54,9 @@ class RequestLimits:
 class WorkerProcess:
     """A running worker. Not thread-safe: one request at a time."""
 
-    def __init__(self, process: ChildProcess, link: HostLink | None = None, illegal_instruction: str = "") -> None:
-        """`link`: of a worker on a host, whose connection `process` is. `illegal_instruction`: what a death by SIGILL
-        means there, where something can be done about it."""
-        self.link, self._illegal_instruction = link, illegal_instruction
+    def __init__(self, process: ChildProcess, illegal_instruction: str = "") -> None:
+        """`illegal_instruction`: what a death by SIGILL means there, where something can be done about it."""
+        self._illegal_instruction = illegal_instruction
         self._oom_kills = oom_kills()
         self._process = process
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
@@ -80,8 +72,6 @@ class WorkerProcess:
         self._cpu_total = self._cpu_reported = 0.0
         self.pid = process.pid
         self.stage = "starting"
-        #: Of a worker on a host: what the exchange waits for.
-        self.phase: Literal["sending", "computing", "answering"] = "computing"
         self.jobs = 0
 
     @property
@@ -91,8 +81,12 @@ class WorkerProcess:
     @property
     def tail(self) -> str:
         """Returns the last lines that the worker printed, to either stream."""
-        package = PACKAGE if self.link is None else str(self.link.greeting.get("package", ""))
-        return "\n".join(telling_lines(self._tail.decode(errors="replace").splitlines(), package)).strip()
+        return "\n".join(telling_lines(self._tail.decode(errors="replace").splitlines(), self._package)).strip()
+
+    @property
+    def _package(self) -> str:
+        """The folder of mindgap's code where the process runs."""
+        return PACKAGE
 
     def printed(self) -> str:
         """Returns what the worker printed since the last call, at most its last 8 KiB."""
@@ -110,12 +104,8 @@ class WorkerProcess:
         return self._exchange([], limits)
 
     def stop(self) -> None:
-        """Kills the process and all that it started, and reaps it. On a host, what runs there has a second to tidy up.
-        May be called again."""
+        """Kills the process and all that it started, and reaps it. May be called again."""
         if not self._process.reaped:
-            if self.link is not None:
-                self._process.hang_up()
-                self._running_after(HANGING_UP_S)
             self._process.kill_group()
             self._process.kill()
             self._reap()
@@ -123,14 +113,7 @@ class WorkerProcess:
 
     def _exchange(self, pending: list[memoryview], limits: RequestLimits) -> Frame:
         started = time.monotonic()
-        # What a host has not got yet it cannot answer: `clock` gives when the deadline begins and ends.
-        until = math.inf if self.link is not None and pending else started + limits.deadline_s
-        no_longer = limits.until if self.link is not None and limits.until is not None else math.inf
-        if self.link is not None:
-            size = sum(map(len, pending))
-            self.link.heard = self.link.moved = started
-            self.link.sent, self.link.in_flight = self.link.sent + size, size
-            self.phase = "sending" if pending else "computing"
+        until = self._begun(pending, started, limits)
         cpu_until = None if limits.cpu_s is None else self.cpu_seconds() + limits.cpu_s
         waits = WaitMeter(self.pid) if limits.waits else None
         poll = select.poll()
@@ -143,7 +126,7 @@ class WorkerProcess:
         try:
             while True:
                 now = time.monotonic()
-                if now > min(until, no_longer):
+                if now > until:
                     if waits is not None:
                         waits.look(last=True)
                     failed = self._timed_out(f"no answer within {limits.deadline_s:g} s")
@@ -159,15 +142,12 @@ class WorkerProcess:
                     if fd == self._stderr:
                         self._take_stderr(poll)
                     elif fd == self._stdin:
-                        rest = write_some(fd, pending)
-                        if self.link is not None and rest is not pending:
-                            self.link.moved = time.monotonic()
-                        pending = rest
+                        pending = self._written(fd, pending)
                         if not pending:
                             poll.unregister(fd)
                     elif (frame := self._pulled()) is not None:
                         if "clock" in frame.header:
-                            until = self._clock(begins=frame.header["clock"] == "start", seconds=limits.deadline_s)
+                            until = self._deadline(frame, limits)
                         elif "stage" in frame.header:
                             self.stage = str(frame.header["stage"])
                         else:
@@ -183,56 +163,38 @@ class WorkerProcess:
             self.stop()
             raise
 
-    def _clock(self, *, begins: bool, seconds: float) -> float:
-        """Notes that a host has the request, or that its answer leaves. Returns the moment of the deadline."""
-        assert self.link is not None
-        self.link.in_flight = 0
-        self.phase = "computing" if begins else "answering"
-        return time.monotonic() + seconds if begins else math.inf
+    def _begun(self, pending: Sequence[memoryview], now: float, limits: RequestLimits) -> float:
+        """Notes that an exchange begins. Returns the moment of its deadline."""
+        return now + limits.deadline_s
+
+    def _written(self, fd: int, pending: list[memoryview]) -> list[memoryview]:
+        """Writes what the pipe takes. Returns what is left."""
+        return write_some(fd, pending)
+
+    def _deadline(self, frame: Frame, limits: RequestLimits) -> float:
+        """Returns the moment of the deadline by a frame with a clock, which workers on hosts send."""
+        raise ChannelError("a clock, which no worker on this machine sends")
 
     def _pulled(self) -> Frame | None:
         """Reads what is there. Returns a frame if one is complete."""
-        before = self._reader.received
-        frame = self._reader.pull()
-        if self.link is not None:
-            self.link.alive(self._reader.received - before)
-            self.link.moved = self.link.heard
-            if frame is not None and "cpu" in frame.header:
-                if not are_seconds(frame.header["cpu"]):
-                    raise ChannelError("processor seconds that are no number")
-                self._cpu_total = max(self._cpu_total, frame.header["cpu"])
-        return frame
+        return self._reader.pull()
 
     def kill(self) -> None:
         """Kills the process from another thread. The thread that waits for an answer then gets `WorkerFailed`."""
         self._process.kill()
 
     def _check_limits(self, limits: RequestLimits, cpu_until: float | None) -> None:
-        """Does the slow checks: death without a closed pipe, memory limit, processor time limit, silence of a host."""
-        if self.link is not None and self.link.silent:
-            raise self._lost(silence())
-        if self.link is not None and self.phase != "computing" and self.link.stalled(limits.deadline_s):
-            self._stalled(patience_s(limits.deadline_s))
+        """Does the slow checks: death without a closed pipe, memory limit, processor time limit."""
         # A child that inherited the pipe keeps it open; what the worker wrote before it died is still read.
         if not self._process.running() and not readable(self._stdout, 0.0):
             raise ChannelClosed
         if cpu_until is not None and limits.cpu_s is not None and self.cpu_seconds() > cpu_until:
             raise self._timed_out(f"no answer within {limits.cpu_s:g} s of processor time")
-        if limits.memory_bytes is None or self.link is not None:
-            return
-        used = self.memory_bytes()
-        if used > limits.memory_bytes:
+        if limits.memory_bytes is not None and (used := self.memory_bytes()) > limits.memory_bytes:
             self._drain_stderr()
             self.stop()
             message = f"out of memory: {used >> 20} MiB resident where {limits.memory_bytes >> 20} MiB are allowed"
             raise WorkerFailed("oom", f"{message}, while {self.stage}", self.tail, stage=self.stage)
-
-    def _stalled(self, seconds: float) -> NoReturn:
-        """Raises the error for a worker on a host that hangs where no deadline counts. One that took no request tells
-        nothing of it."""
-        if self.phase == "sending":
-            raise self._lost(f"the worker there has read nothing for {seconds:g} s")
-        raise self._timed_out(f"nothing came of an answer for {seconds:g} s")
 
     def memory_bytes(self) -> int:
         """Returns the resident bytes of the worker and its child processes (up to 1 s old) that no file backs: mapped
@@ -269,11 +231,7 @@ class WorkerProcess:
         return since
 
     def _read_cpu(self) -> None:
-        """Reads the processor time so far. The time of an ended child that was not waited for may be lost. A host tells
-        its worker's with each answer, and when it has ended."""
-        if self.link is not None:
-            self._cpu_total = max(self._cpu_total, (self.link.ended or {}).get("cpu", 0.0))
-            return
+        """Reads the processor time so far. The time of an ended child that was not waited for may be lost."""
         with contextlib.suppress(psutil.Error):
             if self._watched is None:
                 self._watched = psutil.Process(self.pid)
@@ -287,12 +245,6 @@ class WorkerProcess:
 
     def _timed_out(self, words: str) -> WorkerFailed:
         """Makes a hung worker print its Python stack, then ends it."""
-        if self.link is not None:
-            self._process.hang_up()
-            if not self._has_reported_end() and time.monotonic() - self.link.heard > 3 * BEAT_S:
-                return self._lost(silence())
-            self.stop()
-            return WorkerFailed("timeout", f"{words}, while {self.stage}", self.tail, stage=self.stage)
         with contextlib.suppress(ProcessLookupError, AttributeError):
             os.kill(self.pid, signal.SIGUSR1)
         self._drain_stderr(_LAST_WORDS_S)
@@ -301,8 +253,6 @@ class WorkerProcess:
 
     def _died(self) -> WorkerFailed:
         """Returns the error that describes why the process ended."""
-        if self.link is not None:
-            return self._died_there(self.link)
         self._drain_stderr()
         hung_up = self._running_after(1.0)
         self._process.kill_group()
@@ -319,30 +269,6 @@ class WorkerProcess:
         while (running := self._process.running()) and time.monotonic() < deadline:
             time.sleep(0.002)
         return running
-
-    def _died_there(self, link: HostLink) -> WorkerFailed:
-        """Returns the error that describes why a worker on a host ended, or that its connection was lost."""
-        self._has_reported_end()
-        if link.ended is None:
-            last = self.tail.splitlines()[-1:] or ["nothing says why"]
-            return self._lost(f"the connection was lost: {last[0]}")
-        self.stop()
-        return self._ended(link.ended["status"], link.ended["oom"])
-
-    def _has_reported_end(self) -> bool:
-        """Waits for the host to tell how the process there ended. Returns whether it did."""
-        assert self.link is not None
-        until = time.monotonic() + _TELLING_S
-        while self._stderr_open and self.link.ended is None and time.monotonic() < until:
-            if readable(self._stderr, _QUIET_S):
-                self._take_stderr()
-        return self.link.ended is not None
-
-    def _lost(self, why: str) -> WorkerFailed:
-        assert self.link is not None
-        self.stop()
-        message = f"host {self.link.host.name}: {why}, while {self.stage}"
-        return WorkerFailed("crash", message, self.tail, lost=True, stage=self.stage)
 
     def _ended(self, code: int, oom: bool) -> WorkerFailed:
         """Returns the error of a worker that ended with an exit status, or -N of signal N."""
@@ -366,18 +292,19 @@ class WorkerProcess:
             self._stderr_open = False
             if poll is not None:
                 poll.unregister(self._stderr)
-        if self.link is not None:
-            self.link.alive(len(got))
-            got = self.link.without_records(got)
-        self._tail += got
+        self._tail += self._without_records(got)
         del self._tail[:-_TAIL]
+
+    def _without_records(self, data: bytes) -> bytes:
+        """Returns what the worker printed, of what came on standard error."""
+        return data
 
     def _drain_stderr(self, wait_s: float = 0.0) -> None:
         """Reads standard error until it is quiet for `wait_s`; does not wait for a child that goes on printing."""
         until = time.monotonic() + _LAST_WORDS_S
         while self._stderr_open and time.monotonic() < until and readable(self._stderr, wait_s):
             self._take_stderr()
-            wait_s = min(wait_s, _QUIET_S)
+            wait_s = min(wait_s, QUIET_S)
 
 
 def spawned(command: Sequence[str], environment: Mapping[str, str], illegal_instruction: str = "") -> WorkerProcess:

@@ -21,6 +21,7 @@ from mindgap.run import forking
 from mindgap.run.channel import Array, Frame
 from mindgap.run.child_process import SpawnedProcess
 from mindgap.run.cpu import CpuAccount
+from mindgap.run.host_process import HostProcess
 from mindgap.run.message import WorkerFailed
 from mindgap.run.outcome import Purpose
 from mindgap.run.process import RequestLimits, WorkerProcess, spawned
@@ -88,7 +89,7 @@ class WorkerStart:
             options_given = [self.service, "--parent", PARENT, "--options", json.dumps(dict(options)), "--remote"]
             command = module_there(SERVER, *options_given, "--memory-limit", MEMORY)
             made = HostConnection(self.where, Order(command, self.variables), limits.deadline_s, cancelled)
-            return WorkerProcess(SpawnedProcess(made.process), made.link)
+            return HostProcess(SpawnedProcess(made.process), made.link)
         arguments = [self.service, "--parent", str(os.getpid()), "--options", json.dumps(dict(options))]
         if limits.memory_bytes is not None:
             arguments += ["--memory-limit", str(limits.memory_bytes)]

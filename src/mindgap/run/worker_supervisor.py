@@ -36,6 +36,7 @@ from mindgap.run.channel import Frame
 from mindgap.run.cpu import CpuAccount
 from mindgap.run.failure_signature import last_words, signature
 from mindgap.run.fair_semaphore import FairSemaphore
+from mindgap.run.host_process import HostProcess
 from mindgap.run.identity import bytes_of, digest_of
 from mindgap.run.message import WorkerFailed, job_frame, prepare_frame, read_outcome
 from mindgap.run.message_cleaning import shortened_paths
@@ -239,7 +240,7 @@ class WorkerSupervisor:
             try:
                 return work(worker)
             except WorkerFailed as failed:
-                if failed.lost and worker.link is not None:
+                if failed.lost and isinstance(worker, HostProcess):
                     boots.append(str(worker.link.greeting.get("boot", "")) if worker.phase == "computing" else "")
                 raise
 
@@ -255,8 +256,8 @@ class WorkerSupervisor:
     def _boot(self) -> str:
         """What the kernel of the host calls its latest start; empty if unknown."""
         with contextlib.suppress(WorkerFailed):
-            link = self._ready().link
-            return "" if link is None else str(link.greeting.get("boot", ""))
+            worker = self._ready()
+            return str(worker.link.greeting.get("boot", "")) if isinstance(worker, HostProcess) else ""
         return ""
 
     def _ask(self, worker: WorkerProcess, job: Job, digest: str) -> Outcome:
@@ -379,7 +380,7 @@ class WorkerSupervisor:
                 pause_s = min(2 * pause_s, _HOST_PAUSE_S)
                 continue
             self._unreached = None
-            if worker.link is not None:
+            if isinstance(worker, HostProcess):
                 self._links.append(worker.link)
             return worker
 
