@@ -29,7 +29,6 @@ _OWN: Final = {
     "reduce": "mindgap.cli.reduce:reduce",
     "report": "mindgap.cli.report:report",
     "trace": "mindgap.cli.trace:trace",
-    "upgrade": "mindgap.cli.upgrade:upgrade",
 }
 
 #: In which order help lists commands. One that is not named here is a further one.

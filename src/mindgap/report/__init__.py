@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from mindgap.report.junit import junit_xml
     from mindgap.report.page import html_page
     from mindgap.report.sarif import sarif_of_causes, sarif_of_report
-    from mindgap.report.upgrade_html import upgrade_page
 
 _HOMES: Final = {
     "cause_pages": "cause_page",
@@ -25,7 +24,6 @@ _HOMES: Final = {
     "junit_xml": "junit",
     "sarif_of_causes": "sarif",
     "sarif_of_report": "sarif",
-    "upgrade_page": "upgrade_html",
 }
 
 __all__ = [
@@ -34,7 +32,6 @@ __all__ = [
     "junit_xml",
     "sarif_of_causes",
     "sarif_of_report",
-    "upgrade_page",
 ]
 
 

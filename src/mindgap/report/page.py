@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, Template
@@ -19,7 +20,7 @@ from mindgap.platforms.name import PlatformName
 from mindgap.report.chart import bundle, difference_chart
 from mindgap.report.finding_blocks import diff_command, is_of_export, reduce_command, source_excerpt, trace_command
 from mindgap.report.graph_svg import ROLES, graph_svg
-from mindgap.report.templates import source_text, styles, template_environment
+from mindgap.report.templates import HERE, source_text, styles, template_environment
 from mindgap.report.words import (
     MEANINGS,
     METRICS,
@@ -105,13 +106,13 @@ def html_page(report: Report) -> str:
     )
 
 
-def template(name: str) -> Template:
-    """Returns a template of this folder, which can use the functions, styles and script of all pages."""
-    return _environment().get_template(name)
+def template(name: str, folder: Path = HERE) -> Template:
+    """Returns a template of a folder, which can use the functions, styles and script of all pages."""
+    return _environment(folder).get_template(name)
 
 
 @cache
-def _environment() -> Environment:
+def _environment(folder: Path) -> Environment:
     functions: dict[str, Any] = {
         "drawn": DRAWN,
         "css": styles("page.css"),
@@ -145,7 +146,7 @@ def _environment() -> Environment:
         "weaker_evidence": weaker_evidence,
         "own_path_words": own_path_words,
     }
-    return template_environment(functions)
+    return template_environment(functions, folder)
 
 
 def roots(report: Report) -> list[Root]:

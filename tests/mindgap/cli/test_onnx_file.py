@@ -12,7 +12,7 @@ import onnx
 import pytest
 import torch
 
-from cli.test_upgrade import OTHER_VERSION
+from cli.other_version import OTHER_VERSION
 from mindgap.cli import main
 from mindgap.own_path.processes import Processes
 from mindgap.platforms.environments.installation import adopt

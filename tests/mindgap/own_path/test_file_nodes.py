@@ -111,7 +111,7 @@ def test_faults_name_each_operator_once() -> None:
 ])  # fmt: skip
 def test_of_two_versions_the_wrong_one_is_told(before: OwnRun, after: OwnRun, change: str) -> None:
     """The graph gives the same bits on both."""
-    from mindgap.workflows.diff.upgrade import change_of
+    from mindgap_diagnosis.versions.upgrade import change_of
 
     after = dataclasses.replace(after, platform=PLATFORMS[1])
     asked: list[Any] = []

@@ -16,7 +16,6 @@ from mindgap.cli.outputs import check_directory, check_files, each_alone, put_kn
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import CaptureEnv, Inside, Steps, TakenPath, Text, capture_options, source_client, subjects
 from mindgap.cli.streams import Exit, complain, result_stream
-from mindgap.cli.upgrade_outputs import json_text, page, print_upgrade, write_junit
 from mindgap.findings.known import load_known
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.own_path.client import OwnPathClient
@@ -24,7 +23,8 @@ from mindgap.platforms.environments import find
 from mindgap.results.run_record import opened_store
 from mindgap.results.settings import DEADLINE_S
 from mindgap.workflows.diff import DiffInterrupted, RunSettings, StoreNotWritten
-from mindgap.workflows.diff.upgrade import (
+from mindgap_diagnosis.cli.upgrade_outputs import json_text, page, print_upgrade, write_junit
+from mindgap_diagnosis.versions.upgrade import (
     TO_LOOK_AT,
     PlatformUpgrade,
     Upgrade,
@@ -33,7 +33,7 @@ from mindgap.workflows.diff.upgrade import (
 )
 
 if TYPE_CHECKING:
-    from mindgap.workflows.diff.version_changes import ReducedChange
+    from mindgap_diagnosis.versions.version_changes import ReducedChange
 
 
 def upgrade(
@@ -144,7 +144,7 @@ def _reduced(
     from mindgap.findings.reduction.files import summary_text
     from mindgap.judge.pipeline.comparison import RunContext
     from mindgap.run.pool import WorkerPool
-    from mindgap.workflows.diff.version_changes import reduce_changes
+    from mindgap_diagnosis.versions.version_changes import reduce_changes
 
     reduced: list[ReducedChange] = []
     groups: list[ReducedGroup] = []

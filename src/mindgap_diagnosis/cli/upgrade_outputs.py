@@ -15,10 +15,18 @@ from mindgap.cli.outputs import write_file
 from mindgap.cli.tables import Lines, RowLine, print_blocks, print_rows, remark
 from mindgap.report.finding_blocks import blocks
 from mindgap.workflows.diff import Row
-from mindgap.workflows.diff.upgrade import CHANGES, TO_LOOK_AT, Change, PlatformUpgrade, Upgrade, change_of, together
+from mindgap_diagnosis.versions.upgrade import (
+    CHANGES,
+    TO_LOOK_AT,
+    Change,
+    PlatformUpgrade,
+    Upgrade,
+    change_of,
+    together,
+)
 
 if TYPE_CHECKING:
-    from mindgap.workflows.diff.version_changes import ReducedChange
+    from mindgap_diagnosis.versions.version_changes import ReducedChange
 
 _WRONG: Final = {"platform": "the new version", "reference": "the old version", "undecided": "undecided"}
 _QUIET: Final[frozenset[Change]] = frozenset(("calm", "same", "absent"))
@@ -55,7 +63,7 @@ def _joined(documents: Sequence[str]) -> str:
 
 def page(file: Path, upgraded: Upgrade, reduced: Sequence[ReducedChange], out: Path | None) -> None:
     """Writes the page. `out`: where the scripts are. Raises `MindgapError`."""
-    from mindgap.report import upgrade_page
+    from mindgap_diagnosis.report.upgrade_page import upgrade_page
 
     write_file(file, upgrade_page(upgraded, reduced, _scripts(reduced, out)))
 

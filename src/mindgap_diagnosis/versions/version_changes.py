@@ -16,7 +16,7 @@ from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 from mindgap.run.failure_signature import signature
-from mindgap.workflows.diff.upgrade import TO_LOOK_AT, Change, PlatformUpgrade
+from mindgap_diagnosis.versions.upgrade import TO_LOOK_AT, Change, PlatformUpgrade
 
 #: The changes that are reduced.
 REDUCED: Final[frozenset[Change]] = frozenset((*TO_LOOK_AT, "better"))

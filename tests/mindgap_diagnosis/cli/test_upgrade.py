@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from cli.other_version import OTHER_VERSION
 from mindgap.cli.app import main
-from mindgap.cli.upgrade import _status
-from mindgap.cli.upgrade_outputs import write_junit
 from mindgap.findings.known import Baseline, load_known
 from mindgap.graph import MindgapError, TensorStore, stored_keys
 from mindgap.graph.compare.culprit import culprit_of
@@ -27,7 +26,9 @@ from mindgap.platforms.protocol import PlatformError
 from mindgap.results.rows import Model, Row
 from mindgap.results.store import Store
 from mindgap.workflows.diff import Report
-from mindgap.workflows.diff.upgrade import (
+from mindgap_diagnosis.cli.upgrade import _status
+from mindgap_diagnosis.cli.upgrade_outputs import write_junit
+from mindgap_diagnosis.versions.upgrade import (
     Change,
     PlatformUpgrade,
     _stored_graph,
@@ -37,37 +38,6 @@ from mindgap.workflows.diff.upgrade import (
     version_changes,
 )
 
-#: A PyTorch of another version, whose tanh is wrong, with mindgap and without: what `sitecustomize` does to the
-#: interpreter of an environment.
-OTHER_VERSION = """
-import importlib.metadata, importlib.util, sys
-
-_version = importlib.metadata.version
-importlib.metadata.version = lambda name: "99.0" if name == "torch" else _version(name)
-
-class _Patch:
-    asked = False
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "torch" or _Patch.asked:
-            return None
-        _Patch.asked = True
-        spec = importlib.util.find_spec(name)
-        _Patch.asked = False
-        load = spec.loader.exec_module
-
-        def exec_module(module):
-            load(module)
-            module.__version__ = "99.0"
-            library = module.library.Library("aten", "IMPL")
-            library.impl("tanh", lambda x: (x * 2).sigmoid() * 2.01 - 1, "CPU")
-            _Patch.kept = library
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-sys.meta_path.insert(0, _Patch())
-"""
 MODEL = """
 import torch
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from mindgap.report.page import template
 from mindgap.report.words import METRICS, MORE_METRICS
 from mindgap.workflows.diff import Row
-from mindgap.workflows.diff.upgrade import CHANGES, Change, PlatformUpgrade, Upgrade
-from mindgap.workflows.diff.version_changes import ReducedChange
+from mindgap_diagnosis.versions.upgrade import CHANGES, Change, PlatformUpgrade, Upgrade
+from mindgap_diagnosis.versions.version_changes import ReducedChange
 
 #: What each change means, for people.
 MEANINGS: Final[Mapping[Change, str]] = {
@@ -59,7 +60,7 @@ def upgrade_page(upgraded: Upgrade, reduced: Sequence[ReducedChange], scripts: M
         for row, change in zip(each.report.rows, each.changes, strict=True)
     ]
     totals = {change: sum(each.change == change for each in rows) for change in CHANGES}
-    return template("upgrade.html.j2").render(
+    return template("upgrade.html.j2", Path(__file__).parent).render(
         upgraded=upgraded,
         rows=sorted(rows, key=lambda each: CHANGES.index(each.change)),
         rank={change: number for number, change in enumerate(CHANGES)},
