@@ -49,8 +49,8 @@ _WRITES: Final = ("operator.setitem",)
 Call = tuple[str, tuple[tuple[str, Any], ...], tuple[str, ...], tuple[str, ...], tuple[tuple[int, ...], ...]]
 
 
-class _Seen:
-    """The distinct calls of one step of a record."""
+class Seen:
+    """The distinct calls of one step of a record, or of a program."""
 
     def __init__(self) -> None:
         self.calls: set[Call] = set()
@@ -59,7 +59,7 @@ class _Seen:
 class _Whole(PreDispatchMode):
     """Sees calls above autocast and autograd, where composite operators are whole."""
 
-    def __init__(self, seen: _Seen) -> None:
+    def __init__(self, seen: Seen) -> None:
         super().__init__()
         self.seen = seen
 
@@ -75,13 +75,18 @@ class _Whole(PreDispatchMode):
 class _Parts(TorchDispatchMode):
     """Sees the calls that kernels answer."""
 
-    def __init__(self, seen: _Seen) -> None:
+    def __init__(self, seen: Seen) -> None:
         super().__init__()
         self.seen = seen
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         self.seen.calls.add(described(func, args, kwargs or {}))
         return func(*args, **(kwargs or {}))
+
+
+def seen_calls(seen: Seen) -> Any:
+    """A context in which every call is noted, whole and in parts."""
+    return run_under_pre_dispatch(_Parts(seen), _Whole(seen))
 
 
 def described(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
@@ -118,7 +123,7 @@ class Replay:
     Values are tensors on the CPU where they are small and known, and tensors on the device `meta` elsewhere.
     """
 
-    seen: _Seen = field(default_factory=_Seen)
+    seen: Seen = field(default_factory=Seen)
     known: dict[Any, tuple[frozenset[Call], Any]] = field(default_factory=dict[Any, Any])
 
     def calls(self, record: Mapping[str, Any]) -> tuple[set[Call], list[str]]:
@@ -173,8 +178,7 @@ class Replay:
             return calls, (_made(made) if meta else _bounded(original(step, operands)))
         if meta:
             step = replace(step, args=_on_meta(step.args), kwargs=_on_meta(step.kwargs))
-        modes = run_under_pre_dispatch(_Parts(self.seen), _Whole(self.seen))
-        calls, result = self._traced(step, operands, original, modes)
+        calls, result = self._traced(step, operands, original, seen_calls(self.seen))
         if not in_function_transform():
             self.known[key] = calls, _form(_bounded(result), {})
         return calls, _bounded(result)

@@ -20,7 +20,7 @@ import torch
 from mindgap.findings.causes import Cause
 from mindgap.findings.causes.severity import ConditionUse
 from mindgap.findings.script.culprit_script import script_platform_of
-from mindgap.findings.script.form import Kind, ScriptForm, case_part, declared
+from mindgap.findings.script.form import Kind, ScriptForm, case_part, declared, script_runner, versions_of
 from mindgap.graph import MindgapError
 from mindgap.platforms.name import recorded
 
@@ -124,23 +124,22 @@ def form_of(cause: Cause, facts: Facts, script: str) -> ScriptForm:
     given = declared(cases)
     kind: Kind = (
         "fails" if "FAILURE" in given else "crashes" if "SIGNAL" in given
-        else "hangs" if facts.damage == "hang" else "wrong"
+        else "hangs" if facts.damage == "hang"
+        else "shape" if facts.damage == "shape" and "COMPARE" not in given else "wrong"
     )  # fmt: skip
-    told = (f"Condition: {facts.condition}.", f"Right for: {facts.right_for}." if facts.right_for else "",
-            facts.mechanism)  # fmt: skip
+    platform, seen = script_platform_of(name), re.search(r"^Seen with (.+)\.$", script, re.MULTILINE)
+    installed = len(versions_of(platform)) > len(script_runner(platform).packages)
     return ScriptForm(
         f"{name.device_mode}: {facts.title}",
-        script_platform_of(name),
+        platform,
         cases,
         kind,
-        facts=[
-            "\n".join(textwrap.wrap(re.sub(r"(?<!\.)\.\.(?!\.)", ".", text), _WIDTH, break_long_words=False))
-            for text in told
-        ],
+        facts=[_paragraph(f"Condition: {facts.condition}.")],
         wrong=cause.blame if cause.blame in ("platform", "reference") else "undecided",  # type: ignore[arg-type]
         compare=given.get("COMPARE", "largest"),  # type: ignore[arg-type]
         exact=bool(given.get("EXACT", True)),
         limit_s=float(str(given.get("LIMIT_S", 150))),
+        seen="" if installed or seen is None else seen[1],
         bounded=name.device not in ("cpu", "xla") and _needs_boundary(cases),
     )
 

@@ -1,76 +1,165 @@
-"""Writes the page of a listed cause: what a maintainer needs, and a text ready to file."""
+"""Makes the pages of the findings: one of each cause, one of each runtime, and the data of the index.
+
+`python -m mkdocs build` asks for them (`tools/findings_site.py`). None of them is committed: what they show stands in
+`facts.toml`, `causes.json`, `counts.json`, `runs.json`, `upstream.toml` and the scripts.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from facts import DECIDED, Facts
+from facts import DECIDED
+from listing import NATURES, Listed, Totals, read_listing
+from text_to_file import text_to_file
 
-from mindgap.findings.causes import Cause
+from mindgap.findings.causes.cause import SEVERITIES
 
-#: What a user gets -> how a report says it.
-_GETS: Final = {
+#: What a user gets -> how a page names it.
+GETS: Final = {
     "values": "wrong values", "special values": "NaN or infinity where it does not belong, or none where it does",
     "shape": "another shape or dtype", "precision": "fewer correct bits than the dtype has", "failure": "a failure",
     "crash": "the end of the process", "hang": "no end",
 }  # fmt: skip
+#: The data of the index, relative to the directory of findings.
+INDEX: Final = "findings.json"
 
 
-def page_of(cause: Cause, facts: Facts, runs: Mapping[str, Any], directory: Path) -> str:
-    """The page in Markdown. `runs`: what its scripts printed (`runs.json`)."""
-    script = directory / cause.findings[0].script
-    known = cause.upstream
-    upstream = "not looked up" if known is None else known.link or "looked for, not found"
-    note = "" if known is None else known.note
+def made_files(directory: Path) -> dict[str, str]:
+    """All pages and the data of the index: path relative to the directory of findings -> content."""
+    listed, totals = read_listing(directory)
+    files = {each.page: cause_page(each, totals, directory) for each in listed}
+    for folder in sorted({each.folder for each in listed}):
+        files[f"{folder}/index.md"] = runtime_page([each for each in listed if each.folder == folder], totals)
+    files[INDEX] = json.dumps(index_data(listed, totals), ensure_ascii=False, separators=(",", ":"))
+    return files
+
+
+def index_data(listed: Sequence[Listed], totals: Totals) -> dict[str, Any]:
+    """What the index shows and filters, the causes in their order."""
+    rows = [
+        {
+            "runtime": each.runtime, "title": each.title, "severity": each.cause.severity, "nature": each.nature,
+            "stage": each.cause.stage, "damage": each.cause.damage, "dtypes": list(each.cause.dtypes),
+            "upstream": each.upstream, "link": each.cause.upstream.link if each.cause.upstream else "",
+            "condition": each.cause.condition, "functions": list(each.facts.functions), "zoo": each.counts.zoo,
+            "everyday": each.counts.everyday, "bound": each.counts.bound, "page": each.page.removesuffix(".md") + "/",
+        }
+        for each in listed
+    ]  # fmt: skip
+    return {"totals": {"zoo": totals.zoo, "everyday": totals.everyday}, "natures": NATURES, "causes": rows}
+
+
+def counts_text(each: Listed, totals: Totals) -> str:
+    """How many models and programs meet the condition, in words."""
+    counts = each.counts
+    if counts.zoo is None:
+        return "not counted: no call of an operator shows the condition"
+    bound = "at most " if counts.bound else ""
+    words = (
+        f"{bound}{counts.zoo:,} of {totals.zoo:,} zoo models ({counts.zoo_calls:,} call the functions), "
+        f"{bound}{counts.everyday:,} of {totals.everyday:,} everyday programs ({counts.everyday_calls:,} call them)"
+    )
+    return words + ("; values of tensors were not counted" if counts.bound else "")
+
+
+def runtime_page(listed: Sequence[Listed], totals: Totals) -> str:
+    """The page of one runtime: its causes in order, by severity and how natural their condition is."""
+    name = listed[0].runtime
+    lines = [
+        f"# Findings: {name}",
+        "",
+        f"{len(listed)} root causes of `{name}`. Inside a severity, conditions that users meet come first. The counts "
+        f"are of {totals.zoo:,} zoo models and {totals.everyday:,} everyday programs "
+        "([what they lack](../README.md#how-natural-a-condition-is)). [All runtimes](../README.md).",
+        "",
+    ]
+    for severity in SEVERITIES:
+        chosen = [each for each in listed if each.cause.severity == severity]
+        if chosen:
+            lines += [
+                f"## {severity.capitalize()}",
+                "",
+                "| condition | what happens, and when | stage | zoo | everyday | upstream |",
+            ]
+            lines += ["|---|---|---|---|---|---|", *map(_row, chosen), ""]
+    return "\n".join(lines)
+
+
+def _row(each: Listed) -> str:
+    counts = each.counts
+    bound = "≤ " if counts.bound else ""
+    met = ["not counted"] * 2 if counts.zoo is None else [f"{bound}{counts.zoo:,}", f"{bound}{counts.everyday:,}"]
+    link = f"[{each.title}]({Path(each.page).name})"
+    return _cells(each.nature, link, each.cause.stage, *met, _upstream(each))
+
+
+def _cells(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _upstream(each: Listed) -> str:
+    link = each.cause.upstream.link if each.cause.upstream else ""
+    if not link:
+        return each.upstream
+    short = "#".join(re.findall(r"[^/]+/[^/]+(?=/(?:issues|pull))|[0-9]+$", link))
+    return f"{each.upstream}: [{short}]({link})"
+
+
+def cause_page(each: Listed, totals: Totals, directory: Path) -> str:
+    """The page of one cause: what a maintainer needs, and a text ready to file."""
+    cause, facts, runs = each.cause, each.facts, each.runs
+    note = cause.upstream.note if cause.upstream else ""
+    rows = {
+        "severity": f"{cause.severity}: {cause.severity_reason}",
+        "what a user gets": f"{GETS[cause.damage]}{f'; {facts.error}' if facts.error else ''}",
+        "condition": cause.condition,
+        "right for": cause.right_for,
+        "public functions": ", ".join(f"`{name}`" for name in facts.functions),
+        "how natural": f"{each.nature}: {counts_text(each, totals)}",
+        "predicate": f"`{each.counts.where}`" if each.counts.where else "",
+        "stage": cause.stage,
+        "kernel or simulator": DECIDED[facts.decided] if facts.decided else "",
+        "on hardware": on_hardware(runs) if runs.get("hardware") else "",
+        "platform": ", ".join(f"`{name}`" for name in cause.platforms),
+        "versions": _versions(cause.versions, runs),
+        "upstream": _upstream(each),
+        "found": facts.found,
+    }
     lines = [
         f"# {cause.title}",
         "",
-        f"| | |\n|---|---|\n| severity | {cause.severity}: {cause.severity_reason} |",
-        f"| what a user gets | {_GETS[cause.damage]}{f'; {facts.error}' if facts.error else ''} |",
-        f"| condition | {cause.condition} |",
-        *([f"| right for | {cause.right_for} |"] if cause.right_for else []),
-        f"| public functions | {', '.join(f'`{name}`' for name in facts.functions)} |",
-        f"| models that meet it | {cause.uses or 'not counted'} |",
-        f"| stage | {cause.stage} |",
-        *([f"| kernel or simulator | {DECIDED[facts.decided]} |"] if facts.decided else []),
-        *([f"| on hardware | {on_hardware(runs)} |"] if runs.get("hardware") else []),
-        f"| platform | {', '.join(f'`{name}`' for name in cause.platforms)} |",
-        f"| versions | {_versions(cause, runs)} |",
-        f"| upstream | {upstream} |",
-        *([f"| found | {facts.found} |"] if facts.found else []),
+        "| | |\n|---|---|",
+        *(_cells(name, text) for name, text in rows.items() if text),
         "",
         *_section("Mechanism", [cause.mechanism]),
         *_section("Evidence for the stage", [f"- {text}" for text in cause.stage_evidence]),
         *_section("The same cause", [f"- {text}" for text in cause.merged]),
         *_section("What is known", [text for text in (facts.known, note) if text]),
-        "## Reproducers",
-        "",
-        f"[{script.name}]({script.name}) imports torch and the runtime only. It prints:",
-        "",
-        *_block(runs.get("printed", "")),
-        *_second(runs),
-        *_native(facts, runs),
+        *_reproducers(each),
         "## Text to file",
         "",
         "````markdown",
-        *_report(cause, facts, runs, script),
+        text_to_file(each, directory),
         "````",
+        "",
+        f"[All of {each.runtime}](index.md) · [all runtimes](../README.md)",
     ]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def on_hardware(runs: Mapping[str, Any]) -> str:
     """What the scripts answered on the devices themselves, of a target that is simulated or emulated here."""
-    said: list[str] = []
-    for device, found in runs["hardware"].items():
-        answers = [*found["answers"], *found.get("native_answers", [])]
+    words: list[str] = []
+    for device, runs_there in runs["hardware"].items():
+        answers = [*runs_there["answers"], *runs_there.get("native_answers", [])]
         count = f"{answers.count('fault')} of {len(answers)} runs"
-        first = next(iter(found["printed"].splitlines()), "nothing printed")
-        said.append(f"{device}: the fault in {count}, with {first}")
-    return "; ".join(said)
+        first = next(iter(runs_there["printed"].splitlines()), "nothing printed")
+        words.append(f"{device}: the fault in {count}, with {first}")
+    return "; ".join(words)
 
 
 def versions_text(answers: Mapping[str, str], package: str) -> str:
@@ -78,25 +167,25 @@ def versions_text(answers: Mapping[str, str], package: str) -> str:
 
     `answers`: the line of versions that the script printed -> its answer.
     """
-    found = {_version(line, package): answer for line, answer in answers.items() if _version(line, package)}
-    there = sorted((version for version, answer in found.items() if answer.startswith("fault")), key=_order)
-    gone = sorted((version for version, answer in found.items() if answer == "no fault"), key=_order)
+    by_version = {_version(line, package): answer for line, answer in answers.items() if _version(line, package)}
+    there = sorted((version for version, answer in by_version.items() if answer.startswith("fault")), key=_order)
+    gone = sorted((version for version, answer in by_version.items() if answer == "no fault"), key=_order)
     text = f"{package} {there[0]}" + (f" to {there[-1]}" if len(there) > 1 else "") if there else ""
     return text + (f"; not in {', '.join(gone)}" if gone else "")
 
 
 def _version(line: str, package: str) -> str:
-    found = re.search(rf"(?:^|, ){re.escape(package)} ([^, ]+)", line)
-    return found[1] if found else ""
+    match = re.search(rf"(?:^|, ){re.escape(package)} ([^, ]+)", line)
+    return match[1] if match else ""
 
 
 def _order(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
-def _versions(cause: Cause, runs: Mapping[str, Any]) -> str:
+def _versions(versions: Iterable[str], runs: Mapping[str, Any]) -> str:
     first = next(iter(str(runs.get("printed", "")).splitlines()), "")
-    return "; ".join([*cause.versions, f"run with {first}" if first else "not run"])
+    return "; ".join([*versions, f"run with {first}" if first else "not run"])
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:
@@ -107,42 +196,18 @@ def _block(text: str) -> list[str]:
     return ["```", text.strip() or "(not run)", "```", ""]
 
 
-def _second(runs: Mapping[str, Any]) -> list[str]:
-    """What the second process of a script did, where both were recorded."""
+def _reproducers(each: Listed) -> list[str]:
+    """Links to the scripts, with what they print."""
+    name, facts, runs = Path(each.script).name, each.facts, each.runs
+    lines = ["## Reproducers", "", f"[{name}]({name}) imports torch and the runtime only. It prints:", ""]
+    lines += _block(runs.get("printed", ""))
     answers = runs.get("answers", [])
-    if len(answers) < 2:
-        return []
-    if "printed_again" not in runs:
-        return [f"A second process printed the same ({answers[1]}).", ""]
-    return [f"A second process ({answers[1]}) printed:", "", *_block(runs["printed_again"])]
-
-
-def _native(facts: Facts, runs: Mapping[str, Any]) -> list[str]:
+    if len(answers) > 1 and "printed_again" not in runs:
+        lines += [f"A second process printed the same ({answers[1]}).", ""]
+    elif len(answers) > 1:
+        lines += [f"A second process ({answers[1]}) printed:", "", *_block(runs["printed_again"])]
     if not facts.native:
         reason = facts.native_reason or "none was made"
-        return [f"No reproducer in the runtime's own format: {reason.rstrip('.')}.", ""]
+        return [*lines, f"No reproducer in the runtime's own format: {reason.rstrip('.')}.", ""]
     first = f"[{facts.native}]({facts.native}) is in the runtime's own format. It prints:"
-    return [first, "", *_block(runs.get("native_printed", ""))]
-
-
-def _report(cause: Cause, facts: Facts, runs: Mapping[str, Any], script: Path) -> list[str]:
-    """The text for an issue tracker: the reproducer in the runtime's own format where there is one."""
-    file = script.parent / facts.native if facts.native else script
-    printed = runs.get("native_printed" if facts.native else "printed", "")
-    _, _, title = cause.title.partition(": ")
-    return [
-        f"**{title}**",
-        "",
-        f"It happens for: {cause.condition}." + (f" Right for: {cause.right_for}." if cause.right_for else ""),
-        *(["", cause.mechanism] if cause.mechanism else []),
-        "",
-        "To reproduce:" if not facts.native else "To reproduce, without PyTorch's exporter:",
-        "",
-        "```python",
-        file.read_text(encoding="utf-8").rstrip(),
-        "```",
-        "",
-        "It prints:",
-        "",
-        *_block(printed),
-    ]
+    return [*lines, first, "", *_block(runs.get("native_printed", ""))]

@@ -1,15 +1,15 @@
-"""Adds the causes of reduced campaigns to a directory of findings, and writes its table and the page of each cause.
+"""Adds the causes of reduced campaigns to a directory of findings, and writes its tables and its counts.
 
     python benchmarks/findings/publish.py docs/findings [OUT…]
 
-Each OUT is what `mindgap campaign reduce` wrote; without one only the table, the pages and what upstream knows are
+Each OUT is what `mindgap campaign reduce` wrote; without one only the tables, the counts and what upstream knows are
 renewed. A cause is added if a short script of it showed the fault twice without mindgap, if public functions make its
 calls, and if `left_out.toml` of the directory does not name it. A cause that is listed already keeps its script. An
 entry of a facts file that names operators makes a cause by itself (`by_hand.py`). What was established of a cause
 stands in `FOLDER/facts.toml` (`facts.py`), what its scripts printed in `runs.json` (`run_scripts.py`), what upstream
-knows in `upstream.toml`. Three tables go between marks in README.md: `table`, the causes with facts, `waiting`, those
-without, and `decided`, what decides between kernel and simulator. The causes go into causes.json, and each with facts
-gets a page.
+knows in `upstream.toml`. Two tables go between marks in README.md: `runtimes`, and `decided`, what decides between
+kernel and simulator. The causes go into causes.json, the counts of models and programs into counts.json. The pages are
+made with the site (`pages.py`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ from pathlib import Path
 from typing import Any
 
 from by_hand import with_causes_by_hand
+from counts import counts_of
 from facts import DECIDED, Facts, read_facts
-from pages import page_of, versions_text
+from listing import COUNTS, Listed, read_listing
+from pages import versions_text
 
 from mindgap.findings.causes import FILE_NAME, Cause, ReducedGroup, causes_of, causes_text, read_causes
+from mindgap.findings.causes.cause import SEVERITIES
 from mindgap.findings.causes.clusters import severity_order
 from mindgap.findings.causes.ledger import Ledger
-from mindgap.findings.causes.severity import severity_of
+from mindgap.findings.causes.severity import ConditionUse, severity_of
 from mindgap.findings.reduction.files import Summary
 from mindgap.findings.script.script_platform import ScriptPlatform, runner_of
 from mindgap.graph import MindgapError
@@ -83,12 +86,18 @@ def published(cause: Cause, finding: Summary, listed: Path) -> Summary:
     return replace(finding, script=str(script.relative_to(listed)))
 
 
-def with_facts(cause: Cause, facts: Facts, runs: Mapping[str, Any], merged: Sequence[str]) -> Cause:
-    """The cause with what was established of it, and the severity that follows. `merged`: causes that are the same."""
+def with_facts(
+    cause: Cause, facts: Facts, runs: Mapping[str, Any], counts: Mapping[str, Any], merged: Sequence[str]
+) -> Cause:
+    """The cause with what was established of it, and the severity that follows. `merged`: causes that are the same.
+
+    `counts`: how many zoo models and everyday programs meet the condition.
+    """
     errors = [float(text) for text in re.findall(r", error ([\d.e+-]+|inf|nan),", runs.get("printed", ""))]
     severity, reason = severity_of(
-        facts.damage, [cause.operators], use=facts.use, error=max(errors, default=None), outside=facts.outside
-    )  # type: ignore[arg-type]
+        facts.damage, [cause.operators], use=facts.use or ConditionUse((), "", facts.condition),
+        error=max(errors, default=None), outside=facts.outside, programs=counts.get("everyday", 0),
+    )  # type: ignore[arg-type]  # fmt: skip
     side = cause.findings[0].platform.device_mode
     return replace(
         cause,
@@ -125,24 +134,20 @@ def _package(cause: Cause, facts: Facts) -> str:
     return (*(runner.packages if runner is not None else ()), "torch")[0]
 
 
-def row_of(cause: Cause, examined: bool) -> str:
-    """The cause as a line of its table. `examined`: it has facts, and so a page."""
-    known, script = cause.upstream, cause.findings[0].script
-    upstream = "not looked up" if known is None else "looked for, not found"
-    if known is not None and known.link:
-        upstream = f"[{'#'.join(re.findall(r'[^/]+/[^/]+(?=/(?:issues|pull))|[0-9]+$', known.link))}]({known.link})"
-    side, _, title = cause.title.partition(": ")
-    if not examined:
-        side, title = cause.platforms[0].partition("@")[0], f"{cause.title} ({cause.damage})"
-    said = f"[{title}]({Path(script).with_suffix('.md')})" if examined else title
-    own = f", [own format]({cause.native})" if cause.native else ""
-    cells = (cause.severity, f"`{side}`", said, cause.stage, upstream, f"[script]({script}){own}")
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def table_of(causes: Sequence[Cause], examined: bool) -> str:
-    head = "| severity | platform | what happens, and when | stage | upstream | reproducers |"
-    return "\n".join([head, "|---|---|---|---|---|---|", *(row_of(cause, examined) for cause in causes)])
+def runtimes_table(listed: Sequence[Listed]) -> str:
+    """The runtimes with their causes by severity, those with the most first. Each links to its folder."""
+    lines = [
+        "| runtime | causes | " + " | ".join(SEVERITIES) + " | silent and natural |",
+        "|---|---|" + "---|" * (len(SEVERITIES) + 1),
+    ]
+    folders = Counter(each.folder for each in listed)
+    for folder, count in folders.most_common():
+        chosen = [each for each in listed if each.folder == folder]
+        ranks = Counter(each.cause.severity for each in chosen)
+        natural = sum(each.nature == "silent, natural" for each in chosen)
+        cells = [f"[{chosen[0].runtime}]({folder}/)", count, *(ranks[each] for each in SEVERITIES), natural]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
 
 
 def decided_table(causes: Sequence[Cause], facts: Mapping[str, Facts], runs: Mapping[str, Any]) -> str:
@@ -213,7 +218,7 @@ def main() -> None:
     if arguments.found:
         causes = added(listed, causes, arguments.found, left_out)
     facts, runs = read_facts(listed), json.loads((listed / "runs.json").read_text())
-    causes = with_causes_by_hand(causes, facts)
+    causes, counts = with_causes_by_hand(causes, facts), counts_of(facts)
     ledger = Ledger.load(listed / "upstream.toml")
     review = ledger.review(causes, (), lambda platform: package_versions(platform, ledger.packages), date.today())
     causes = [replace(cause, state="") for cause in review.causes]
@@ -221,21 +226,14 @@ def main() -> None:
         script = cause.findings[0].script
         if script in facts:
             same = [f"{each['what']}: {each['reason']}" for each in left_out if each.get("same_as") == script]
-            causes[index] = with_facts(cause, facts[script], runs.get(script, {}), same)
+            causes[index] = with_facts(cause, facts[script], runs.get(script, {}), counts["causes"][script], same)
         else:
             print(f"no facts: {script}")
     causes.sort(key=severity_order)
     (listed / FILE_NAME).write_text(_FOLDER.sub("site-packages/", causes_text(causes)))
-    for cause in causes:
-        script = cause.findings[0].script
-        if script in facts:
-            page = listed / Path(script).with_suffix(".md")
-            page.write_text(page_of(cause, facts[script], runs.get(script, {}), listed))
+    (listed / COUNTS).write_text(json.dumps(counts, indent=1) + "\n")
     page = listed / "README.md"
-    text = page.read_text()
-    for table, examined in (("table", True), ("waiting", False)):
-        rows = [cause for cause in causes if (cause.findings[0].script in facts) == examined]
-        text = with_table(text, table, table_of(rows, examined))
+    text = with_table(page.read_text(), "runtimes", runtimes_table(read_listing(listed)[0]))
     text = with_table(text, "decided", decided_table(causes, facts, runs))
     page.write_text(text)
     known = sum(cause.upstream is not None and bool(cause.upstream.link) for cause in causes)

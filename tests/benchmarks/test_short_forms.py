@@ -60,6 +60,8 @@ SHORT_FORMS = (
         "export_time.py", "bert --islands 3 --steps 1",
         r"(?s)bert +\d+.*3 islands.*openvino: \d+ µs a call.*mindgap diff: \d+ CPU s, r",
     ),
+    ShortForm("findings/case_calls.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "^0 predicates are not met"),
+    ShortForm("findings/everyday_calls.py", "--only audio --out calls.gz", r"[1-9]\d* programs, [1-9]\d* overloads"),
     ShortForm("findings/publish.py", "{findings}", r"\d+ causes listed, \d+ with an upstream link"),
     ShortForm("findings/run_scripts.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "^fault: onnxruntime-cpu"),
     ShortForm("fleet_simulation.py", "--cases 50000 --nodes 100", r"(?s)limit: \w.*store: \d+ GiB in 1,100 segments"),

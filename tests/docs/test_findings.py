@@ -8,14 +8,24 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from mindgap.findings.causes import read_causes
 from mindgap.platforms.environments import EnvironmentProblem, find
 
-FINDINGS = Path(__file__).parents[2] / "docs" / "findings"
+ROOT = Path(__file__).parents[2]
+FINDINGS = ROOT / "docs" / "findings"
+sys.path.insert(0, str(ROOT / "benchmarks" / "findings"))
+import case_calls  # noqa: E402
+import counts  # noqa: E402
+import facts as fact_files  # noqa: E402
+import listing  # noqa: E402
+import pages  # noqa: E402
+
 LISTED = {cause.findings[0].script: cause for cause in read_causes(FINDINGS / "causes.json")}
 FACTS = {
     entry["script"]: entry
@@ -53,20 +63,23 @@ def imports_of(script: str) -> list[tuple[str, bool]]:
     return [(name.partition(".")[0], top) for name, top in names]
 
 
-def scripts_of(page: str, table: str) -> set[str]:
-    """The scripts that a table of the page links."""
-    text = page.partition(f"<!-- {table}: begin -->")[2].partition(f"<!-- {table}: end -->")[0]
-    return set(re.findall(r"\[script\]\(([^)]+)\)", text))
+@pytest.fixture(scope="module")
+def made() -> dict[str, str]:
+    """The pages that the site has, and the data of its index."""
+    return pages.made_files(FINDINGS)
 
 
-def test_table_pages_facts_and_runs_are_of_the_same_causes() -> None:
+def test_pages_index_facts_and_runs_are_of_the_same_causes(made: dict[str, str]) -> None:
     page = (FINDINGS / "README.md").read_text(encoding="utf-8")
     assert len({cause.id for cause in LISTED.values()}) == len(LISTED)
-    assert scripts_of(page, "table") == set(CAUSES) == set(FACTS)
-    assert scripts_of(page, "waiting") == set(LISTED) - set(FACTS)
+    rows = json.loads(made[pages.INDEX])["causes"]
+    assert {row["page"] for row in rows} == {f"{script.removesuffix('.py')}/" for script in CAUSES}
+    assert set(CAUSES) == set(FACTS)
     assert f"{len(CAUSES)} have been examined" in page and f"{len(LISTED) - len(CAUSES)} have not" in page
     for script, cause in CAUSES.items():
-        assert (FINDINGS / script).with_suffix(".md").exists(), script
+        assert cause.title in made[script.replace(".py", ".md")].splitlines()[0], script
+        name = Path(script).with_suffix(".md").name
+        assert f"]({name})" in made[f"{Path(script).parent}/index.md"], "the page of the runtime has it"
         assert RUNS[script]["answer"] == "fault", script
         assert not cause.native or RUNS[script]["native_answer"] == "fault", script
     scripts = {str(file.relative_to(FINDINGS)) for file in FINDINGS.glob("*/*.py")}
@@ -77,7 +90,76 @@ def test_table_pages_facts_and_runs_are_of_the_same_causes() -> None:
     } == ONNX_FILES
 
 
-def test_of_each_cause_on_a_simulator_the_page_says_what_decides_that_it_is_the_kernels() -> None:
+def test_what_is_made_is_not_committed(made: dict[str, str]) -> None:
+    assert not [path for path in made if (FINDINGS / path).exists()]
+
+
+def test_inside_a_severity_natural_conditions_come_first(made: dict[str, str]) -> None:
+    rows = json.loads(made[pages.INDEX])["causes"]
+    ranks = [
+        (("critical", "high", "medium", "low").index(row["severity"]), [*listing.NATURES].index(row["nature"]))
+        for row in rows
+    ]
+    assert ranks == sorted(ranks) and len(set(ranks)) > 8
+    for row in rows:
+        met = (row["everyday"] or 0) > 0 or (row["zoo"] or 0) >= listing.COMMON
+        assert met or "natural" not in row["nature"], row["title"]
+        assert not met or row["nature"] != "corner", row["title"]
+
+
+def test_the_counts_are_what_the_predicates_give() -> None:
+    facts = fact_files.read_facts(FINDINGS)
+    every_tenth = dict(sorted(facts.items())[::10])
+    kept = json.loads((FINDINGS / "counts.json").read_text(encoding="utf-8"))
+    again = counts.counts_of(every_tenth)
+    assert again["totals"] == kept["totals"] and set(kept["causes"]) == set(facts)
+    assert {script: kept["causes"][script] for script in every_tenth} == again["causes"]
+
+
+def check_predicates(scripts: list[str]) -> None:
+    facts = fact_files.read_facts(FINDINGS)
+    wrong = {
+        script: cases
+        for script in scripts
+        if facts[script].uses.functions
+        and (cases := case_calls.unmet(facts[script], (FINDINGS / script).read_text(encoding="utf-8")))
+    }
+    assert not wrong, "the cases of a script meet the condition of its cause"
+
+
+def test_a_case_of_a_script_meets_the_predicate_of_its_cause() -> None:
+    check_predicates(sorted(FACTS)[::12])
+
+
+@pytest.mark.nightly
+def test_every_case_of_a_script_meets_the_predicate_of_its_cause() -> None:
+    check_predicates(sorted(FACTS))
+
+
+#: By cause: functions that do not meet its condition, though they are near it.
+NEIGHBOURS = {
+    "onnxruntime-webgpu/conv2d_wrong.py": (
+        lambda x: torch.conv2d(x, torch.ones(4, 3, 1, 1), torch.ones(4)),
+        lambda x: torch.conv2d(x, torch.ones(6, 3, 1, 1)),
+        lambda x: torch.conv1d(x[..., 0], torch.ones(6, 3, 1), torch.ones(6)),
+    ),
+    "jax-cpu/view_fails.py": (lambda x: x.view(-1),),
+    "openvino-cpu/cat_fails.py": (lambda x: torch.cat([x, x]), lambda x: torch.cat([x.flatten()[:0], x.flatten()])),
+    "rknn-simulator/adaptive_avg_pool2d_crashes.py": (lambda x: torch.nn.functional.adaptive_avg_pool2d(x, (1, 4)),),
+    "tvm-cpu/logaddexp_fails.py": (lambda x: x * 2, lambda x: x + x),
+    "tinygrad-cpu/unfold_fails.py": (lambda x: torch.nn.functional.embedding(torch.tensor([1, 0]), x[0, 0]),),
+}
+
+
+@pytest.mark.parametrize("script", NEIGHBOURS)
+def test_a_neighbour_of_a_condition_does_not_meet_its_predicate(script: str) -> None:
+    facts = fact_files.read_facts(FINDINGS)[script]
+    for near in NEIGHBOURS[script]:
+        calls = case_calls.calls_of(partial(near, torch.ones(2, 3, 4, 4)))
+        assert not case_calls.meets(facts, calls)
+
+
+def test_of_each_cause_on_a_simulator_the_page_says_what_decides_that_it_is_the_kernels(made: dict[str, str]) -> None:
     simulated = {
         script for script in CAUSES if re.match(r"(onnxruntime-(qnn|webgpu)|rknn|ortweb|.*-(tosa|vulkan))", script)
     }
@@ -96,9 +178,7 @@ def test_of_each_cause_on_a_simulator_the_page_says_what_decides_that_it_is_the_
         if key.endswith("answers")
     )
     for script in simulated:
-        assert "\n| kernel or simulator | " in (FINDINGS / script).with_suffix(".md").read_text(encoding="utf-8"), (
-            script
-        )
+        assert "\n| kernel or simulator | " in made[script.replace(".py", ".md")], script
 
 
 def recorded(page: str, script: str) -> str:

@@ -1,118 +1,59 @@
 """executorch/cpu: `pad` with a negative amount exports, and fails when it runs
 
 Condition: constant padding with a negative amount, which crops in PyTorch.
-
-Right for: amounts of 0 and more; slicing in place of the negative amount.
-
-The portable kernel of constant_pad_nd refuses negative amounts since pytorch/executorch pull request 18018. Nothing
-refuses them, or replaces them by a slice, when the program is made.
-
 Seen with torch 2.13.0+cpu, executorch 1.5.1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
-
-import os
-import platform
-import sys
-import tempfile
-import traceback
+import os, platform, sys, tempfile
 from importlib.metadata import version
-
-try:
-    import torch
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import to_edge_transform_and_lower
-    from executorch.runtime import Runtime
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+import torch
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.exir import to_edge_transform_and_lower
+from executorch.runtime import Runtime
 PACKAGES = ('torch', 'executorch')
 
-
 FAILURE = ("RuntimeError", "method->execute() failed with error 0x12")
-
 
 class Model(torch.nn.Module):
     def forward(self, x):
         return torch.nn.functional.pad(x, (-1, 0))
 
-
 class Image(torch.nn.Module):
     def forward(self, x):
         return torch.nn.functional.pad(x, (2, -2, 1, 1))
-
 
 CASES = {
     "smallest": (Model, lambda: (torch.ones(2),)),
     "ordinary size": (Image, lambda: (torch.ones(1, 3, 32, 32),)),
 }
 
-
 def run(model, fresh):
     program = torch.export.export(model, fresh())
     lowered = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch()
     loaded = Runtime.get().load_program(bytes(lowered.buffer))
-    found = loaded.load_method("forward").execute(list(fresh()))  # operands changed in place come first
-    return [value.clone() for value in found[-len(program.graph_signature.user_outputs) :]]
+    method, count = loaded.load_method("forward"), len(program.graph_signature.user_outputs)
+    found = method.execute(list(fresh()))  # operands changed in place come first
+    return [value.clone() for value in found[-count:]]
 
-
-def diagnosed(call):
-    """What `call` raises, None where it raises nothing, and what is printed on standard error meanwhile."""
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as printed:
-        kept, problem = os.dup(2), None
-        os.dup2(printed.fileno(), 2)
-        try:
-            call()
-        except Exception as found:
-            problem = found
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-        printed.seek(0)
-        return problem, printed.read().decode(errors="replace")
-
-
-def versions():
-    """The versions of the packages, the processor and its instruction set."""
-    found = [f"{name} {version(name)}" for name in PACKAGES]
-    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
-
-
-def is_the_failure(problem, printed):
-    """Whether an exception, or one that it follows from, is the failure that this script shows."""
-    while problem is not None:
-        if FAILURE is not None and type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed:
-            return True
-        problem = problem.__cause__ or problem.__context__
-    return False
-
-
-def main():
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        expected = Model().eval()(*fresh())
-        expected = expected if isinstance(expected, tuple) else (expected,)
-        print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in expected))
-        problem, printed = diagnosed(lambda: run(Model().eval(), fresh))
-        if problem is None:
-            print(f"{name}: executorch/cpu@threads=1 runs it")
-            continue
-        print(f"{name}: executorch/cpu@threads=1 raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
-        if not is_the_failure(problem, printed):
-            print("It is another failure than the one that this script shows.")
-            return 2
-        found = True
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-
-
-if __name__ == "__main__":
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+log = tempfile.TemporaryFile()
+os.dup2(log.fileno(), 2)  # there it reports
+for name, (Model, fresh) in CASES.items():
+    print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in flat(Model().eval()(*fresh()))))
+    log.seek(0), log.truncate()
     try:
-        status = main()
-    except Exception:
-        traceback.print_exc()
-        status = 2
-    sys.exit(status)
+        run(Model().eval(), fresh)
+        print(f"{name}: executorch/cpu@threads=1 runs it")
+    except Exception as problem:
+        printed = log.seek(0) or log.read().decode(errors="replace")
+        print(f"{name}: executorch/cpu@threads=1 raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
+        while problem and not (type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed):
+            problem = problem.__cause__ or problem.__context__
+        if not problem:
+            sys.exit(print("It is another failure than the one that this script shows.") or 2)
+        fault = True
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

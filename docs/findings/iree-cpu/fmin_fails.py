@@ -1,58 +1,31 @@
 """iree/cpu: `fmin` and `fmax` of operands that are broadcast do not compile
 
 Condition: the operands of `torch.fmin` or `torch.fmax` have other shapes (float32, int32 and int64 were run).
-
-Right for: operands of one shape; `minimum` of the same operands.
-
-A condition with the shape of one operand (`tensor<i1>`) is cast to the result's shape (`tensor<2xi1>`), where it
-should be broadcast.
-
 Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
-
-import os
-import platform
-import sys
-import tempfile
-import traceback
+import os, platform, sys, tempfile
 from importlib.metadata import version
-
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'IREE_PY_RUNTIME_FLAGS': '--task_topology_group_count=1'})  # before PyTorch is imported
-
-try:
-    import torch
-    import iree.runtime
-    import iree.turbine.aot
-    import numpy as np
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-
+import torch
+import iree.runtime
+import iree.turbine.aot
+import numpy as np
 PACKAGES = ('torch', 'iree-base-compiler', 'iree-base-runtime', 'iree-turbine')
 PROPERTIES = {'iree-hal-target-backends': 'llvm-cpu', 'iree-input-demote-f64-to-f32': 'false'}
-
-
 FAILURE = ("RuntimeError", "are cast incompatible")
-
-
 class Model(torch.nn.Module):
     def forward(self, x0, x1):
         return torch.fmin(x0, x1)
-
-
 class Largest(torch.nn.Module):
     def forward(self, x0, x1):
         return torch.fmax(x0, x1)
-
-
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([0], dtype=torch.int32), torch.tensor(0, dtype=torch.int32))),
     "ordinary size": (Model, lambda: (torch.linspace(-2, 2, 24).reshape(4, 6), torch.tensor(0.5))),
     "fmax": (Largest, lambda: (torch.linspace(-2, 2, 24).reshape(4, 6), torch.linspace(-1, 1, 6))),
 }
-
-
 def run(model, fresh):
     output = iree.turbine.aot.export(model, args=fresh())
     output.session.set_flags(*(f"--{name}={value}" for name, value in PROPERTIES.items()))
@@ -62,65 +35,24 @@ def run(model, fresh):
     loaded = iree.runtime.load_vm_module(module, config)
     found = loaded.main(*(a.numpy() for a in fresh()))
     return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
-
-
-def diagnosed(call):
-    """What `call` raises, None where it raises nothing, and what is printed on standard error meanwhile."""
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as printed:
-        kept, problem = os.dup(2), None
-        os.dup2(printed.fileno(), 2)
-        try:
-            call()
-        except Exception as found:
-            problem = found
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-        printed.seek(0)
-        return problem, printed.read().decode(errors="replace")
-
-
-def versions():
-    """The versions of the packages, the processor and its instruction set."""
-    found = [f"{name} {version(name)}" for name in PACKAGES]
-    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
-
-
-def is_the_failure(problem, printed):
-    """Whether an exception, or one that it follows from, is the failure that this script shows."""
-    while problem is not None:
-        if FAILURE is not None and type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed:
-            return True
-        problem = problem.__cause__ or problem.__context__
-    return False
-
-
-def main():
-    torch.set_printoptions(precision=17)
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        expected = Model().eval()(*fresh())
-        expected = expected if isinstance(expected, tuple) else (expected,)
-        print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in expected))
-        problem, printed = diagnosed(lambda: run(Model().eval(), fresh))
-        if problem is None:
-            print(f"{name}: iree/cpu@float64=kept,threads=1 runs it")
-            continue
-        print(f"{name}: iree/cpu@float64=kept,threads=1 raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
-        if not is_the_failure(problem, printed):
-            print("It is another failure than the one that this script shows.")
-            return 2
-        found = True
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-
-
-if __name__ == "__main__":
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+log = tempfile.TemporaryFile()
+os.dup2(log.fileno(), 2)  # there it reports
+for name, (Model, fresh) in CASES.items():
+    print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in flat(Model().eval()(*fresh()))))
+    log.seek(0), log.truncate()
     try:
-        status = main()
-    except Exception:
-        traceback.print_exc()
-        status = 2
-    sys.exit(status)
+        run(Model().eval(), fresh)
+        print(f"{name}: iree/cpu@float64=kept,threads=1 runs it")
+    except Exception as problem:
+        printed = log.seek(0) or log.read().decode(errors="replace")
+        print(f"{name}: iree/cpu@float64=kept,threads=1 raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
+        while problem and not (type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed):
+            problem = problem.__cause__ or problem.__context__
+        if not problem:
+            sys.exit(print("It is another failure than the one that this script shows.") or 2)
+        fault = True
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

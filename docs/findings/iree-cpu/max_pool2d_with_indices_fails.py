@@ -2,129 +2,61 @@
 
 Condition: `ceil_mode=True`, and the output has size 1 in a dimension of the window (`max_pool1d`, `2d`, `3d`,
 `avg_pool2d`).
-
-Right for: `ceil_mode=False`; `ceil_mode=True` with output sizes of 2 and more.
-
-With `ceil_mode` the translation pads the far edge by one stride, needed or not. If the output has size 1, the size of
-the window is inferred from the padded input, and does not fit the kernel.
-
 Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
-
-import os
-import platform
-import sys
-import tempfile
-import traceback
+import os, platform, sys, tempfile
 from importlib.metadata import version
-
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'IREE_PY_RUNTIME_FLAGS': '--task_topology_group_count=1'})  # before PyTorch is imported
-
-try:
-    import torch
-    import iree.runtime
-    import iree.turbine.aot
-    import numpy as np
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-
+import torch
+import iree.runtime
+import iree.turbine.aot
+import numpy as np
 PACKAGES = ('torch', 'iree-base-compiler', 'iree-base-runtime', 'iree-turbine')
 PROPERTIES = {'iree-hal-target-backends': 'llvm-cpu', 'iree-input-demote-f64-to-f32': 'false'}
-
-
 FAILURE = ("RuntimeError", "inferred input/output operand #1 has shape's dimension #0 to be")
-
-
 class Model(torch.nn.Module):
     def forward(self, x0):
         return torch.nn.functional.max_pool1d(x0, 2, ceil_mode=True)
-
-
 class Image(torch.nn.Module):
     def forward(self, x0):
         return torch.nn.functional.max_pool2d(x0, 7, ceil_mode=True)
-
-
 class Average(torch.nn.Module):
     def forward(self, x0):
         return torch.nn.functional.avg_pool2d(x0, 7, ceil_mode=True)
-
-
 CASES = {
     "smallest": (Model, lambda: (torch.zeros(1, 1, 2),)),
     "ordinary size": (Image, lambda: (torch.ones(1, 4, 7, 7),)),
     "avg_pool2d": (Average, lambda: (torch.ones(1, 4, 7, 7),)),
 }
-
-
 def run(model, fresh):
     output = iree.turbine.aot.export(model, args=fresh())
     output.session.set_flags(*(f"--{name}={value}" for name, value in PROPERTIES.items()))
     program = output.compile(save_to=None, target_backends=None)
     config = iree.runtime.Config("local-task")
     module = iree.runtime.VmModule.copy_buffer(config.vm_instance, program.map_memory())
-    found = iree.runtime.load_vm_module(module, config).main(*(a.numpy() for a in fresh()))
+    loaded = iree.runtime.load_vm_module(module, config)
+    found = loaded.main(*(a.numpy() for a in fresh()))
     return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
-
-
-def diagnosed(call):
-    """What `call` raises, None where it raises nothing, and what is printed on standard error meanwhile."""
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as printed:
-        kept, problem = os.dup(2), None
-        os.dup2(printed.fileno(), 2)
-        try:
-            call()
-        except Exception as found:
-            problem = found
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-        printed.seek(0)
-        return problem, printed.read().decode(errors="replace")
-
-
-def versions():
-    """The versions of the packages, the processor and its instruction set."""
-    found = [f"{name} {version(name)}" for name in PACKAGES]
-    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
-
-
-def is_the_failure(problem, printed):
-    """Whether an exception, or one that it follows from, is the failure that this script shows."""
-    while problem is not None:
-        if FAILURE is not None and type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed:
-            return True
-        problem = problem.__cause__ or problem.__context__
-    return False
-
-
-def main():
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        expected = Model().eval()(*fresh())
-        expected = expected if isinstance(expected, tuple) else (expected,)
-        print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in expected))
-        problem, printed = diagnosed(lambda: run(Model().eval(), fresh))
-        if problem is None:
-            print(f"{name}: iree/cpu@float64=kept,threads=1 runs it")
-            continue
-        print(f"{name}: iree/cpu@float64=kept,threads=1 raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
-        if not is_the_failure(problem, printed):
-            print("It is another failure than the one that this script shows.")
-            return 2
-        found = True
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-
-
-if __name__ == "__main__":
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+log = tempfile.TemporaryFile()
+os.dup2(log.fileno(), 2)  # there it reports
+for name, (Model, fresh) in CASES.items():
+    print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in flat(Model().eval()(*fresh()))))
+    log.seek(0), log.truncate()
     try:
-        status = main()
-    except Exception:
-        traceback.print_exc()
-        status = 2
-    sys.exit(status)
+        run(Model().eval(), fresh)
+        print(f"{name}: iree/cpu@float64=kept,threads=1 runs it")
+    except Exception as problem:
+        printed = log.seek(0) or log.read().decode(errors="replace")
+        print(f"{name}: iree/cpu@float64=kept,threads=1 raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
+        while problem and not (type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed):
+            problem = problem.__cause__ or problem.__context__
+        if not problem:
+            sys.exit(print("It is another failure than the one that this script shows.") or 2)
+        fault = True
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

@@ -2,148 +2,56 @@
 
 Condition: the order is 0 and the input has a dimension; in 64-bit mode the dtype is float32, which is wrong for
 float16, bfloat16 and float64.
-
-Right for: the orders 1, 2, 3 and inf; order 0 of float32 in 64-bit mode.
-
-`_aten_linalg_vector_norm` in torchax/ops/jaten.py sums integers, `jnp.where(self != 0, 1, 0)`, and casts int64 to
-PyTorch's default dtype at the end. Without 64-bit types the sum is int32, which it does not cast.
-
 Seen with torch 2.13.0+cpu, jax 0.10.2, torchax 0.0.13.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
-
-import os
-import platform
-import sys
-import traceback
+import importlib, os, platform, sys
 from importlib.metadata import version
-
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'JAX_PLATFORMS': 'cpu', 'NPROC': '1'})  # before PyTorch is imported
-
-try:
-    import torch
-    import jax
-    import numpy as np
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-
+import torch
+import jax
+import numpy as np
 PACKAGES = ('torch', 'jax', 'torchax')
-
-
 COMPARE = "equal"
-
-
 class Model(torch.nn.Module):
     def forward(self, x):
         return torch.linalg.vector_norm(x, 0)
-
-
 class Rows(torch.nn.Module):
     def forward(self, x):
         return torch.norm(x, 0, dim=1)
-
-
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([2.0]),)),
     "ordinary size": (Rows, lambda: (torch.randn(8, 64, generator=torch.Generator().manual_seed(1)),)),
 }
-
-
-class Names:
-    """torchax 0.0.13 keys a table by overloads for named tensors, which PyTorch 2.13 lacks: any object will do."""
-
-    packet = type(torch.ops.aten.add)
-    original = packet.__getattr__
-
-    def __getattr__(self, name):
-        return object() if "imname" in name or "names" in name else Names.original(self, name)
-
-
-Names.packet.__getattr__ = Names.__getattr__
-try:
-    import torchax
-
-    torchax.default_env()
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-Names.packet.__getattr__ = Names.original
-
-
+packet = type(torch.ops.aten.add)  # torchax 0.0.13 names overloads that PyTorch 2.13 lacks: any object will do
+original = packet.__getattr__
+packet.__getattr__ = lambda self, name: object() if "imname" in name or "names" in name else original(self, name)
+torchax = importlib.import_module("torchax")
+loaded = torchax.default_env()
+packet.__getattr__ = original
 def run(model, fresh):
     torchax.default_env()
     weights, function = torchax.extract_jax(model)
-    found = jax.jit(function)(weights, jax.tree.map(torchax.default_env().t2j_copy, fresh()))
+    compiled, given = jax.jit(function), jax.tree.map(torchax.default_env().t2j_copy, fresh())
+    found = compiled(weights, given)
     return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]
-
-
-def error(found, expected):
-    """0 where shapes and elements are equal, else infinity: nothing here is rounded but by a cast. NaN equals NaN."""
-    if found.shape != expected.shape:
-        return float("inf")
-    equal = (found == expected) | ((found != found) & (expected != expected))
-    return 0.0 if equal.all() else float("inf")
-
-
-def versions():
-    """The versions of the packages, the processor and its instruction set."""
-    found = [f"{name} {version(name)}" for name in PACKAGES]
-    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
-
-
-def as_tuple(results):
-    return tuple(value.detach() for value in (results if isinstance(results, (tuple, list)) else (results,)))
-
-
-def furthest(found, right):
-    """The place of the element that is furthest off; NaN where the other is none comes first."""
-    apart = (found.to(torch.complex128) - right.to(torch.complex128)).abs().nan_to_num(nan=0.0)
-    apart[(found != found) != (right != right)] = float("inf")
-    return tuple(int(i) for i in torch.unravel_index(apart.flatten().argmax(), apart.shape))
-
-
-def shows(name, Model, fresh):
-    """Whether one case shows the fault."""
-    expecteds = as_tuple(Model().eval()(*fresh()))
-    exacts = expecteds  # eager PyTorch is the measure
-    founds = as_tuple(run(Model().eval(), fresh))
-    fault = False
-    for number, (found, expected, exact) in enumerate(zip(founds, expecteds, exacts, strict=True)):
-        eps = torch.finfo(expected.dtype).eps if expected.is_floating_point() or expected.is_complex() else 0.0
-        off, limit = error(found, expected), 16 * eps
-        wrong = found.dtype != expected.dtype or off > limit
-        fault |= wrong
-        kind = f"{str(expected.dtype).removeprefix('torch.')}{list(expected.shape)}"
-        print(f"{name}, output {number}: {kind}, error {off:.3g}, limit {limit:.3g}{': wrong' if wrong else ''}")
-        if found.dtype != expected.dtype or found.shape != expected.shape:
-            print("  eager:", expected.dtype, list(expected.shape), " jax/cpu@threads=1:", found.dtype, list(found.shape))
-        elif found.numel():
-            place = furthest(found, expected)
-            values = " ".join(f"{side} {value[place].item():.9g} " for side, value in (
-                ("eager", expected), ("jax/cpu@threads=1", found), ("float64", exact)))
-            print(f"  at {list(place)}: {values}")
-    return fault
-
-
-def main():
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        try:
-            found |= shows(name, Model, fresh)
-        except Exception:
-            traceback.print_exc()
-            print(f"{name}: it fails, which is another fault than the one that this script shows.")
-            return 2
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-
-
-if __name__ == "__main__":
-    try:
-        status = main()
-    except Exception:
-        traceback.print_exc()
-        status = 2
-    sys.exit(status)
+def off(found, right):
+    """0 where elements are equal, else infinity: nothing here is rounded but by a cast. NaN equals NaN."""
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, torch.inf)
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    eager = flat(Model().eval()(*fresh()))
+    for number, (e, a) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), strict=True)):
+        far = off(a, e) if (a.dtype, a.shape) == (e.dtype, e.shape) else torch.full(e.shape, torch.inf)
+        place, limit = far.argmax(), 16 * torch.finfo(torch.result_type(e, 1.0)).eps
+        error, at = far.flatten()[place].item(), [*map(int, torch.unravel_index(place, e.shape))]
+        fault |= (wrong := error > limit)
+        words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
+        print(f"{name}, output {number}: {words}{': wrong' * wrong}")
+        e, a = (value.flatten()[place].item() for value in (e, a))
+        print(f"  at {at}: eager {e}  jax/cpu@threads=1 {a}")
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

@@ -1,133 +1,56 @@
 """jax/cpu: `torch.repeat_interleave` of a tensor of repeats with `output_size` fails
 
 Condition: `repeats` is a tensor and `output_size` is given.
-
-Right for: the method `x.repeat_interleave(repeats, dim, output_size=n)`; a number of repeats.
-
-`repeat_interleave` in torchax/ops/jaten.py has no `output_size`. The rule of the method in torchax/ops/jtorch.py has
-it. Without `output_size` the size depends on the data, which `jax.jit` refuses.
-
 Seen with torch 2.13.0+cpu, jax 0.10.2, torchax 0.0.13.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
-
-import os
-import platform
-import sys
-import traceback
+import importlib, os, platform, sys
 from importlib.metadata import version
-
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'JAX_PLATFORMS': 'cpu', 'NPROC': '1'})  # before PyTorch is imported
-
-try:
-    import torch
-    import jax
-    import numpy as np
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-
+import torch
+import jax
+import numpy as np
 PACKAGES = ('torch', 'jax', 'torchax')
-
-
 FAILURE = ("TypeError", "repeat_interleave() got an unexpected keyword argument 'output_size'")
-
-
 class Rows(torch.nn.Module):
     def forward(self, x, repeats):
         return torch.repeat_interleave(x, repeats, dim=0, output_size=x.shape[0] * 2)
-
-
 class Indices(torch.nn.Module):
     def forward(self, repeats):
         return torch.repeat_interleave(repeats, output_size=6)
-
-
 CASES = {
     "smallest": (Rows, lambda: (torch.ones(1), torch.tensor([2]))),
     "ordinary size": (Rows, lambda: (torch.ones(4, 8), torch.tensor([1, 3, 2, 2]))),
     "repeats alone": (Indices, lambda: (torch.tensor([1, 2, 3]),)),
 }
-
-
-class Names:
-    """torchax 0.0.13 keys a table by overloads for named tensors, which PyTorch 2.13 lacks: any object will do."""
-
-    packet = type(torch.ops.aten.add)
-    original = packet.__getattr__
-
-    def __getattr__(self, name):
-        return object() if "imname" in name or "names" in name else Names.original(self, name)
-
-
-Names.packet.__getattr__ = Names.__getattr__
-try:
-    import torchax
-
-    torchax.default_env()
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-Names.packet.__getattr__ = Names.original
-
-
+packet = type(torch.ops.aten.add)  # torchax 0.0.13 names overloads that PyTorch 2.13 lacks: any object will do
+original = packet.__getattr__
+packet.__getattr__ = lambda self, name: object() if "imname" in name or "names" in name else original(self, name)
+torchax = importlib.import_module("torchax")
+loaded = torchax.default_env()
+packet.__getattr__ = original
 def run(model, fresh):
     torchax.default_env()
     torchax.enable_accuracy_mode()
     weights, function = torchax.extract_jax(model)
-    found = jax.jit(function)(weights, jax.tree.map(torchax.default_env().t2j_copy, fresh()))
+    compiled, given = jax.jit(function), jax.tree.map(torchax.default_env().t2j_copy, fresh())
+    found = compiled(weights, given)
     return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]
-
-
-def versions():
-    """The versions of the packages, the processor and its instruction set."""
-    found = [f"{name} {version(name)}" for name in PACKAGES]
-    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
-
-
-def raised(call):
-    """What `call` raises, and nothing that it prints; None where it raises nothing."""
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in flat(Model().eval()(*fresh()))))
     try:
-        call()
+        run(Model().eval(), fresh)
+        print(f"{name}: jax/cpu@mode=accuracy,threads=1 runs it")
     except Exception as problem:
-        return problem, ""
-    return None, ""
-
-
-
-def is_the_failure(problem, printed):
-    """Whether an exception, or one that it follows from, is the failure that this script shows."""
-    while problem is not None:
-        if FAILURE is not None and type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed:
-            return True
-        problem = problem.__cause__ or problem.__context__
-    return False
-
-
-def main():
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        expected = Model().eval()(*fresh())
-        expected = expected if isinstance(expected, tuple) else (expected,)
-        print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in expected))
-        problem, printed = raised(lambda: run(Model().eval(), fresh))
-        if problem is None:
-            print(f"{name}: jax/cpu@mode=accuracy,threads=1 runs it")
-            continue
-        print(f"{name}: jax/cpu@mode=accuracy,threads=1 raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
-        if not is_the_failure(problem, printed):
-            print("It is another failure than the one that this script shows.")
-            return 2
-        found = True
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-
-
-if __name__ == "__main__":
-    try:
-        status = main()
-    except Exception:
-        traceback.print_exc()
-        status = 2
-    sys.exit(status)
+        print(f"{name}: jax/cpu@mode=accuracy,threads=1 raised:", type(problem).__name__, str(problem)[-2000:])
+        while problem and not (type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem)):
+            problem = problem.__cause__ or problem.__context__
+        if not problem:
+            sys.exit(print("It is another failure than the one that this script shows.") or 2)
+        fault = True
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

@@ -1,50 +1,27 @@
 """litert/cpu: `avg_pool2d` and `pad(mode="reflect")` without a batch dimension fail to convert
 
 Condition: an input (C, H, W), or (C, L) for `avg_pool1d`; `mode` "reflect" or "replicate" of a pad in two dimensions.
-
-Right for: the same of (1, C, H, W); `max_pool2d`, `adaptive_avg_pool2d` and constant `pad` of (C, H, W); `avg_pool2d`
-with `divisor_override`, which gets no composite.
-
-litert-torch marks these operators as composites for any rank (`_aten_avg_pool2d` and its siblings in
-litert_torch/_convert/fx_passes/build_aten_composite_pass.py). LiteRT's converter legalises such a composite with
-transpositions of four dimensions.
-
 Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
-
-import os
-import platform
-import sys
-import tempfile
-import traceback
+import os, platform, sys, tempfile
 from importlib.metadata import version
-
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'JAX_PLATFORMS': 'cpu'})  # before PyTorch is imported
-
-try:
-    import torch
-    import litert_torch
-    import numpy as np
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-
+import torch
+import litert_torch
+import numpy as np
 PACKAGES = ('torch', 'litert-torch', 'ai-edge-litert')
 
-
 FAILURE = ("ValueError", "op perm tensor elements size is not equal to input tensor rank")
-
 
 class Model(torch.nn.Module):
     def forward(self, x):
         return torch.nn.functional.avg_pool2d(x, 2)
 
-
 class Padded(torch.nn.Module):
     def forward(self, x):
         return torch.nn.functional.pad(x, (1, 1, 1, 1), mode="reflect")
-
 
 CASES = {
     "smallest": (Model, lambda: (torch.ones(1, 2, 2),)),
@@ -52,68 +29,29 @@ CASES = {
     "reflection": (Padded, lambda: (torch.ones(8, 32, 32),)),
 }
 
-
 def run(model, fresh):
-    found = litert_torch.convert(model, fresh(), enable_x64=True)(*(a.numpy() for a in fresh()))
+    converted = litert_torch.convert(model, fresh(), enable_x64=True)
+    found = converted(*(a.numpy() for a in fresh()))
     return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
 
-
-def diagnosed(call):
-    """What `call` raises, None where it raises nothing, and what is printed on standard error meanwhile."""
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as printed:
-        kept, problem = os.dup(2), None
-        os.dup2(printed.fileno(), 2)
-        try:
-            call()
-        except Exception as found:
-            problem = found
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-        printed.seek(0)
-        return problem, printed.read().decode(errors="replace")
-
-
-def versions():
-    """The versions of the packages, the processor and its instruction set."""
-    found = [f"{name} {version(name)}" for name in PACKAGES]
-    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
-
-
-def is_the_failure(problem, printed):
-    """Whether an exception, or one that it follows from, is the failure that this script shows."""
-    while problem is not None:
-        if FAILURE is not None and type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed:
-            return True
-        problem = problem.__cause__ or problem.__context__
-    return False
-
-
-def main():
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        expected = Model().eval()(*fresh())
-        expected = expected if isinstance(expected, tuple) else (expected,)
-        print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in expected))
-        problem, printed = diagnosed(lambda: run(Model().eval(), fresh))
-        if problem is None:
-            print(f"{name}: litert/cpu@threads=1,x64=on runs it")
-            continue
-        print(f"{name}: litert/cpu@threads=1,x64=on raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
-        if not is_the_failure(problem, printed):
-            print("It is another failure than the one that this script shows.")
-            return 2
-        found = True
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-
-
-if __name__ == "__main__":
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+log = tempfile.TemporaryFile()
+os.dup2(log.fileno(), 2)  # there it reports
+for name, (Model, fresh) in CASES.items():
+    print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in flat(Model().eval()(*fresh()))))
+    log.seek(0), log.truncate()
     try:
-        status = main()
-    except Exception:
-        traceback.print_exc()
-        status = 2
-    sys.exit(status)
+        run(Model().eval(), fresh)
+        print(f"{name}: litert/cpu@threads=1,x64=on runs it")
+    except Exception as problem:
+        printed = log.seek(0) or log.read().decode(errors="replace")
+        print(f"{name}: litert/cpu@threads=1,x64=on raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
+        while problem and not (type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed):
+            problem = problem.__cause__ or problem.__context__
+        if not problem:
+            sys.exit(print("It is another failure than the one that this script shows.") or 2)
+        fault = True
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

@@ -2,124 +2,55 @@
 
 Condition: the result has no elements and the converter folds its operator into a constant (pad, cat, sum over a
 dimension, indexing by a tensor).
-
-Right for: `relu`, `tanh`, `mul`, `matmul`, `conv1d`, `softmax`, `transpose`, `reshape` and slices of the same empty
-tensor.
-
-The converted model has no operators: its output is a constant whose buffer has no bytes. Reading such a tensor raises
-"Invalid tensor size".
-
 Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
-
-import os
-import platform
-import sys
-import tempfile
-import traceback
+import os, platform, sys, tempfile
 from importlib.metadata import version
-
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'JAX_PLATFORMS': 'cpu'})  # before PyTorch is imported
-
-try:
-    import torch
-    import litert_torch
-    import numpy as np
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-
+import torch
+import litert_torch
+import numpy as np
 PACKAGES = ('torch', 'litert-torch', 'ai-edge-litert')
-
-
 FAILURE = ("ValueError", "Invalid tensor size")
-
-
 class Model(torch.nn.Module):
     def forward(self, x0):
         return torch.nn.functional.pad(x0, (0, 1))
-
-
 class Sum(torch.nn.Module):
     def forward(self, x0):
         return torch.sum(x0, 1)
-
-
 class Cat(torch.nn.Module):
     def forward(self, x0, x1):
         return torch.cat((x0, x1), 1)
-
-
 CASES = {
     "smallest": (Model, lambda: (torch.empty(0, 1),)),
     "ordinary size": (Model, lambda: (torch.empty(0, 3, 32),)),
     "sum": (Sum, lambda: (torch.empty(0, 3, 32),)),
     "cat": (Cat, lambda: (torch.empty(0, 3), torch.empty(0, 4))),
 }
-
-
 def run(model, fresh):
-    found = litert_torch.convert(model, fresh(), enable_x64=True)(*(a.numpy() for a in fresh()))
+    converted = litert_torch.convert(model, fresh(), enable_x64=True)
+    found = converted(*(a.numpy() for a in fresh()))
     return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
-
-
-def diagnosed(call):
-    """What `call` raises, None where it raises nothing, and what is printed on standard error meanwhile."""
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as printed:
-        kept, problem = os.dup(2), None
-        os.dup2(printed.fileno(), 2)
-        try:
-            call()
-        except Exception as found:
-            problem = found
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-        printed.seek(0)
-        return problem, printed.read().decode(errors="replace")
-
-
-def versions():
-    """The versions of the packages, the processor and its instruction set."""
-    found = [f"{name} {version(name)}" for name in PACKAGES]
-    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
-
-
-def is_the_failure(problem, printed):
-    """Whether an exception, or one that it follows from, is the failure that this script shows."""
-    while problem is not None:
-        if FAILURE is not None and type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed:
-            return True
-        problem = problem.__cause__ or problem.__context__
-    return False
-
-
-def main():
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        expected = Model().eval()(*fresh())
-        expected = expected if isinstance(expected, tuple) else (expected,)
-        print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in expected))
-        problem, printed = diagnosed(lambda: run(Model().eval(), fresh))
-        if problem is None:
-            print(f"{name}: litert/cpu@threads=1,x64=on runs it")
-            continue
-        print(f"{name}: litert/cpu@threads=1,x64=on raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
-        if not is_the_failure(problem, printed):
-            print("It is another failure than the one that this script shows.")
-            return 2
-        found = True
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-
-
-if __name__ == "__main__":
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+log = tempfile.TemporaryFile()
+os.dup2(log.fileno(), 2)  # there it reports
+for name, (Model, fresh) in CASES.items():
+    print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in flat(Model().eval()(*fresh()))))
+    log.seek(0), log.truncate()
     try:
-        status = main()
-    except Exception:
-        traceback.print_exc()
-        status = 2
-    sys.exit(status)
+        run(Model().eval(), fresh)
+        print(f"{name}: litert/cpu@threads=1,x64=on runs it")
+    except Exception as problem:
+        printed = log.seek(0) or log.read().decode(errors="replace")
+        print(f"{name}: litert/cpu@threads=1,x64=on raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
+        while problem and not (type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed):
+            problem = problem.__cause__ or problem.__context__
+        if not problem:
+            sys.exit(print("It is another failure than the one that this script shows.") or 2)
+        fault = True
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

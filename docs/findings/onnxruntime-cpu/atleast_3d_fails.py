@@ -1,142 +1,65 @@
 """onnxruntime/cpu: `atleast_1d`, `atleast_2d`, `atleast_3d` of several bfloat16 tensors fail
 
 Condition: two or more tensors are given at once and they are bfloat16.
-
-Right for: several tensors of float32 and float16; one bfloat16 tensor; `torch.stack`, `torch.cat`, `torch.split` of
-bfloat16.
-
-`aten_atleast_1d_sequence` and its sisters in onnxscript/function_libs/torch_lib/ops/core.py work on an ONNX sequence;
-SequenceConstruct takes no bfloat16 in any opset, so the exported model is not valid. The translation of one tensor
-(Unsqueeze) needs no sequence.
-
 Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
-
-import platform
-import sys
-import traceback
+import platform, sys
 from importlib.metadata import version
-
-try:
-    import torch
-    import onnxruntime
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+import torch
+import onnxruntime
 PACKAGES = ('torch', 'onnxruntime', 'onnx', 'onnxscript')
-
-
 class Model(torch.nn.Module):
     def forward(self, x0, x1):
         return torch.atleast_3d(x0, x1)
-
-
 class Two(torch.nn.Module):
     def forward(self, x0, x1):
         return torch.atleast_2d(x0, x1)
-
-
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([0.0], dtype=torch.bfloat16), torch.tensor([0.0], dtype=torch.bfloat16))),
     "ordinary size": (Model, lambda: (torch.ones(4, 8, dtype=torch.bfloat16), torch.ones(8, dtype=torch.bfloat16))),
     "atleast_2d": (Two, lambda: (torch.ones(4, 8, dtype=torch.bfloat16), torch.ones(8, dtype=torch.bfloat16))),
 }
 FAILURE = ("InvalidGraph", "of operator (SequenceConstruct)")
-
-
 class Boundary(torch.nn.Module):
-    """A model whose operands and results have dtypes that numpy holds; the conversions are exact."""
-
-    def __init__(self, model, dtypes):
+    """Takes and gives bfloat16 and float8 as float32, and complex numbers as pairs: numpy lacks them. It is exact."""
+    def __init__(self, model, given):
         super().__init__()
-        self.model, self.dtypes = model, dtypes
-
+        self.model, self.dtypes = model, [value.dtype for value in given]
     def forward(self, *given):
-        given = [convert(value, dtype) for value, dtype in zip(given, self.dtypes, strict=True)]
-        results = self.model(*given)
-        return tuple(plain(value) for value in (results if isinstance(results, tuple) else (results,)))
+        results = self.model(*map(convert, given, self.dtypes))
+        return tuple(map(plain, results if isinstance(results, tuple) else (results,)))
 
+def small(dtype):
+    return dtype.is_floating_point and dtype.itemsize < 4 and dtype != torch.float16
 
 def plain(value):
     if value.is_complex():
         return torch.view_as_real(value.resolve_conj())
-    return value.float() if value.is_floating_point() and value.itemsize < 4 and value.dtype != torch.float16 else value
-
+    return value.float() if small(value.dtype) else value
 
 def convert(value, dtype):
-    """The inverse of `plain`; a value of any other dtype stays as it is."""
-    if dtype.is_complex:
-        return torch.view_as_complex(value)
-    return value.to(dtype) if dtype.is_floating_point and dtype.itemsize < 4 and dtype != torch.float16 else value
-
-
-def bounded(Model, fresh):
-    return Boundary(Model(), [value.dtype for value in fresh()]).eval(), lambda: tuple(map(plain, fresh()))
-
-
-def declared(results, expected):
-    pairs = zip(results, expected, strict=True) if expected else ()
-    return [convert(value, right.dtype) for value, right in pairs]
-
-
+    return torch.view_as_complex(value) if dtype.is_complex else value.to(dtype) if small(dtype) else value
 def run(model, fresh):
     program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
     feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
-
-
-def versions():
-    """The versions of the packages, the processor and its instruction set."""
-    found = [f"{name} {version(name)}" for name in PACKAGES]
-    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
-
-
-def raised(call):
-    """What `call` raises, and nothing that it prints; None where it raises nothing."""
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in flat(Model().eval()(*fresh()))))
     try:
-        call()
+        run(Boundary(Model(), fresh()).eval(), lambda: tuple(map(plain, fresh())))
+        print(f"{name}: onnxruntime/cpu runs it")
     except Exception as problem:
-        return problem, ""
-    return None, ""
-
-
-
-def is_the_failure(problem, printed):
-    """Whether an exception, or one that it follows from, is the failure that this script shows."""
-    while problem is not None:
-        if FAILURE is not None and type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed:
-            return True
-        problem = problem.__cause__ or problem.__context__
-    return False
-
-
-def main():
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        expected = Model().eval()(*fresh())
-        expected = expected if isinstance(expected, tuple) else (expected,)
-        print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in expected))
-        problem, printed = raised(lambda: declared(run(*bounded(Model, fresh)), None))
-        if problem is None:
-            print(f"{name}: onnxruntime/cpu runs it")
-            continue
-        print(f"{name}: onnxruntime/cpu raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
-        if not is_the_failure(problem, printed):
-            print("It is another failure than the one that this script shows.")
-            return 2
-        found = True
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-
-
-if __name__ == "__main__":
-    try:
-        status = main()
-    except Exception:
-        traceback.print_exc()
-        status = 2
-    sys.exit(status)
+        print(f"{name}: onnxruntime/cpu raised:", type(problem).__name__, str(problem)[-2000:])
+        while problem and not (type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem)):
+            problem = problem.__cause__ or problem.__context__
+        if not problem:
+            sys.exit(print("It is another failure than the one that this script shows.") or 2)
+        fault = True
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

@@ -2,56 +2,28 @@
 
 Condition: `sign` or `tan` of a tensor of five dimensions, of any sizes; ONNX's `Gather` with a vector of indices
 along the first of five does not compile on both either.
-
-Right for: four dimensions; `abs` of five; `prelu` of five on SM8550; `floor` and `sin` of five, which the provider
-leaves to the CPU; `Gather` along the second of five, or with one index.
-
-The provider asks QNN whether it supports a node, and takes it, though QNN's kernels of both functions have four
-dimensions. v68, the provider's default, makes the session, and the run ends with SIGSEGV (`sign`) or SIGABRT (`tan`:
-'rank not 4'). SM8550 and SM8750 end the compilation with error 1002. Of `floor` and `sin` QNN says that five
-dimensions are not supported.
-
 onnxruntime/qnn was not run by hardware (simulated).
 
 Seen with torch 2.13.0+cpu, onnxruntime-qnn 2.7.0, onnxruntime 1.32.0, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
-
-import os
-import platform
-import signal
-import subprocess
-import sys
-import traceback
+import os, platform, signal, subprocess, sys
 from importlib.metadata import version
-
-try:
-    import torch
-    import onnxruntime
-    import onnxruntime_qnn
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+import torch
+import onnxruntime
+import onnxruntime_qnn
 PACKAGES = ('torch', 'onnxruntime-qnn', 'onnxruntime', 'onnx', 'onnxscript')
-PROPERTIES = {}
-
-
+PROPERTIES = {'offload_graph_io_quantization': '0'}
 LIMIT_S = 150
 SIGNAL = "SIGSEGV"
-
-
 class Model(torch.nn.Module):
     def forward(self, x0):
         return torch.sign(x0)
-
-
 CASES = {
     "smallest": (Model, lambda: (torch.ones(1, 1, 1, 1, 2),)),
     "a volume": (Model, lambda: (torch.linspace(-2, 2, 512).reshape(1, 2, 4, 8, 8),)),
 }
-
-
 def run(model, fresh):
     program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)
     if not any(each.ep_name == onnxruntime_qnn.EP_NAME for each in onnxruntime.get_ep_devices()):
@@ -64,57 +36,26 @@ def run(model, fresh):
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), options)
     feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
-
-
-def versions():
-    """The versions of the packages, the processor and its instruction set."""
-    found = [f"{name} {version(name)}" for name in PACKAGES]
-    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
-
-
-def child(name):
-    """Runs one case on the platform in a process of its own. Returns its exit status, None where it did not end."""
+if sys.argv[1:]:  # one case on the platform, in a process of its own
+    Model, fresh = CASES[sys.argv[1]]
+    run(Model().eval(), fresh)
+    sys.exit()
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    print(f"{name}: eager gives", Model().eval()(*fresh()), flush=True)
     running = subprocess.Popen([sys.executable, __file__, name], start_new_session=True)
     try:
-        return running.wait(timeout=LIMIT_S)
+        status = running.wait(LIMIT_S)
+        ended = signal.Signals(-status).name if status < 0 else ""
+        words = f"ends with {ended}" if ended else "fails in another way" if status else "runs it"
     except subprocess.TimeoutExpired:
         os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
-        return None
-
-
-def main():
-    if sys.argv[1:]:
-        Model, fresh = CASES[sys.argv[1]]
-        run(Model().eval(), fresh)
-        return 0
-    torch.set_printoptions(precision=17)
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        print(f"{name}: eager gives", Model().eval()(*fresh()), flush=True)
-        status = child(name)
-        if status is None:
-            print(f"{name}: onnxruntime/qnn does not end within {LIMIT_S} s")
-            fault = False
-        elif status < 0:
-            print(f"{name}: onnxruntime/qnn ends with", signal.Signals(-status).name)
-            fault = not False and SIGNAL in ("", signal.Signals(-status).name)
-        else:
-            print(f"{name}: onnxruntime/qnn", "runs it" if status == 0 else "fails in another way")
-            fault = False
-        if not fault and status != 0:
-            print("Another fault than the one that this script shows.")
-            return 2
-        found |= fault
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-
-
-if __name__ == "__main__":
-    try:
-        status = main()
-    except Exception:
-        traceback.print_exc()
-        status = 2
-    sys.exit(status)
+        status, ended, words = running.wait(), "", f"does not end within {LIMIT_S} s"
+    print(f"{name}: onnxruntime/qnn", words)
+    shows = bool(ended) and SIGNAL in ("", ended)
+    if status and not shows:
+        sys.exit(print("Another fault than the one that this script shows.") or 2)
+    fault |= shows
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

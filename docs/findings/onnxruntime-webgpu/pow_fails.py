@@ -2,52 +2,28 @@
 
 Condition: one operand of `Pow` has two dimensions or more, of which the last is 1, also (1, 1), and the last
 dimension of the other is a multiple of 4.
-
-Right for: last dimensions of 3, 5 and 6; operands of one shape; an operand of shape () or (1,); `x + y` of the same
-shapes.
-
-Where a last dimension is a multiple of 4, the shader reads that operand as vectors of 4 numbers and the other one as
-single numbers (`BinaryElementwiseProgram` in core/providers/webgpu/math/binary_elementwise_ops.cc). `+` of WGSL takes
-both; the provider's own function for `Pow` takes two vectors, so that the shader is invalid.
-
 Seen with torch 2.13.0+cpu, onnxruntime-webgpu 1.27.0, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
-
-import ctypes
-import ctypes.util
-import os
-import platform
-import sys
-import traceback
+import ctypes, ctypes.util, os, platform, sys
 from importlib.metadata import version
-
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'VK_DRIVER_FILES': '/usr/lib/chromium/vk_swiftshader_icd.json'})  # before PyTorch is imported
-
-try:
-    import torch
-    import onnxruntime
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-
+import torch
+import onnxruntime
 PACKAGES = ('torch', 'onnxruntime-webgpu', 'onnx', 'onnxscript')
 PROPERTIES = {}
 
-
 FAILURE = ("Fail", "Invalid ShaderModule")
-
 
 class Model(torch.nn.Module):
     def forward(self, x0, x1):
         return torch.pow(x0, x1)
 
-
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([[1.0], [2.0]]), torch.tensor([[0.0, 1.0, 2.0, 3.0]]))),
     "ordinary size": (Model, lambda: (torch.linspace(0.5, 2, 512).reshape(8, 64), torch.linspace(1, 2, 8).reshape(8, 1))),
 }
-
 
 def run(model, fresh):
     driver = os.environ.get("VK_DRIVER_FILES", "")
@@ -63,57 +39,20 @@ def run(model, fresh):
     feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
 
-
-def versions():
-    """The versions of the packages, the processor and its instruction set."""
-    found = [f"{name} {version(name)}" for name in PACKAGES]
-    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
-
-
-def raised(call):
-    """What `call` raises, and nothing that it prints; None where it raises nothing."""
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in flat(Model().eval()(*fresh()))))
     try:
-        call()
+        run(Model().eval(), fresh)
+        print(f"{name}: onnxruntime/webgpu@device=swiftshader runs it")
     except Exception as problem:
-        return problem, ""
-    return None, ""
-
-
-
-def is_the_failure(problem, printed):
-    """Whether an exception, or one that it follows from, is the failure that this script shows."""
-    while problem is not None:
-        if FAILURE is not None and type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed:
-            return True
-        problem = problem.__cause__ or problem.__context__
-    return False
-
-
-def main():
-    torch.set_printoptions(precision=17)
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        expected = Model().eval()(*fresh())
-        expected = expected if isinstance(expected, tuple) else (expected,)
-        print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in expected))
-        problem, printed = raised(lambda: run(Model().eval(), fresh))
-        if problem is None:
-            print(f"{name}: onnxruntime/webgpu@device=swiftshader runs it")
-            continue
-        print(f"{name}: onnxruntime/webgpu@device=swiftshader raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
-        if not is_the_failure(problem, printed):
-            print("It is another failure than the one that this script shows.")
-            return 2
-        found = True
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-
-
-if __name__ == "__main__":
-    try:
-        status = main()
-    except Exception:
-        traceback.print_exc()
-        status = 2
-    sys.exit(status)
+        print(f"{name}: onnxruntime/webgpu@device=swiftshader raised:", type(problem).__name__, str(problem)[-2000:])
+        while problem and not (type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem)):
+            problem = problem.__cause__ or problem.__context__
+        if not problem:
+            sys.exit(print("It is another failure than the one that this script shows.") or 2)
+        fault = True
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

@@ -1,122 +1,61 @@
 """rknn/simulator: `conv1d` whose bias is computed or given ends the process: "free(): invalid pointer"
 
 Condition: a one-dimensional convolution with a bias that is no parameter; the weight may be one.
-
-Right for: `conv1d` with a parameter as its bias, or without bias and with a given weight; `conv2d` with a given
-bias.
-
-The process ends in the C library's `free`, when the compiler reads the model; where was not found.
-
-rknn/simulator was not run by hardware (simulated).
-
 Seen with torch 2.13.0+cpu, rknn-toolkit2 2.5.0, onnx 1.18.0, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
-
-import os
-import platform
-import signal
-import subprocess
-import sys
-import tempfile
-import traceback
+import os, platform, signal, subprocess, sys, tempfile
 from importlib.metadata import version
-
-try:
-    import torch
-    from rknn.api import RKNN
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+import torch
+from rknn.api import RKNN
 PACKAGES = ('torch', 'rknn-toolkit2', 'onnx', 'onnxscript')
 PROPERTIES = {'target_platform': 'rk3588'}
-
-
 LIMIT_S = 150
 SIGNAL = "SIGABRT"
-
-
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.ones(1, 1, 1))
-
     def forward(self, x0, x1):
         return torch.nn.functional.conv1d(x0, self.weight, x1)
-
-
 class Given(torch.nn.Module):
     def forward(self, x0, x1, x2):
         return torch.nn.functional.conv1d(x0, x1, x2)
-
-
 CASES = {
     "smallest": (Model, lambda: (torch.ones(1, 1, 1), torch.ones(1))),
     "ordinary size": (Given, lambda: (torch.ones(1, 16, 64), torch.ones(32, 16, 3), torch.ones(32))),
 }
-
-
 def run(model, fresh):
     with tempfile.TemporaryDirectory() as folder:
         torch.onnx.export(model, fresh(), dynamo=True, opset_version=18, verbose=False).save(f"{folder}/model.onnx")
         rknn = RKNN(verbose=False)
-        rknn.config(**PROPERTIES)
-        rknn.load_onnx(f"{folder}/model.onnx")
-        rknn.build(do_quantization=False)
-        rknn.init_runtime()
-        return [torch.as_tensor(a) for a in rknn.inference([a.numpy() for a in fresh()], data_format="nchw")]
-
-
-def versions():
-    """The versions of the packages, the processor and its instruction set."""
-    found = [f"{name} {version(name)}" for name in PACKAGES]
-    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
-
-
-def child(name):
-    """Runs one case on the platform in a process of its own. Returns its exit status, None where it did not end."""
+        steps = [rknn.config(**PROPERTIES), rknn.load_onnx(f"{folder}/model.onnx")]
+        steps += [rknn.build(do_quantization=False), rknn.init_runtime()]
+        found = None if any(steps) else rknn.inference([a.numpy() for a in fresh()], data_format="nchw")
+        if found is None:
+            raise RuntimeError(f"RKNN-Toolkit2 failed: config, load_onnx, build and init_runtime returned {steps}")
+        return [torch.as_tensor(a) for a in found]
+if sys.argv[1:]:  # one case on the platform, in a process of its own
+    Model, fresh = CASES[sys.argv[1]]
+    run(Model().eval(), fresh)
+    sys.exit()
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    print(f"{name}: eager gives", Model().eval()(*fresh()), flush=True)
     running = subprocess.Popen([sys.executable, __file__, name], start_new_session=True)
     try:
-        return running.wait(timeout=LIMIT_S)
+        status = running.wait(LIMIT_S)
+        ended = signal.Signals(-status).name if status < 0 else ""
+        words = f"ends with {ended}" if ended else "fails in another way" if status else "runs it"
     except subprocess.TimeoutExpired:
         os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
-        return None
-
-
-def main():
-    if sys.argv[1:]:
-        Model, fresh = CASES[sys.argv[1]]
-        run(Model().eval(), fresh)
-        return 0
-    torch.set_printoptions(precision=17)
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        print(f"{name}: eager gives", Model().eval()(*fresh()), flush=True)
-        status = child(name)
-        if status is None:
-            print(f"{name}: rknn/simulator does not end within {LIMIT_S} s")
-            fault = False
-        elif status < 0:
-            print(f"{name}: rknn/simulator ends with", signal.Signals(-status).name)
-            fault = not False and SIGNAL in ("", signal.Signals(-status).name)
-        else:
-            print(f"{name}: rknn/simulator", "runs it" if status == 0 else "fails in another way")
-            fault = False
-        if not fault and status != 0:
-            print("Another fault than the one that this script shows.")
-            return 2
-        found |= fault
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-
-
-if __name__ == "__main__":
-    try:
-        status = main()
-    except Exception:
-        traceback.print_exc()
-        status = 2
-    sys.exit(status)
+        status, ended, words = running.wait(), "", f"does not end within {LIMIT_S} s"
+    print(f"{name}: rknn/simulator", words)
+    shows = bool(ended) and SIGNAL in ("", ended)
+    if status and not shows:
+        sys.exit(print("Another fault than the one that this script shows.") or 2)
+    fault |= shows
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

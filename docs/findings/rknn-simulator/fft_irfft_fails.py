@@ -1,49 +1,27 @@
 """rknn/simulator: `fft.irfft` does not build: "list index out of range"
 
 Condition: the inverse transform to real numbers, as the exporter writes it (`DFT` of the operator set 18).
-
-Right for: `fft.rfft`, `fft.fft`, `fft.fft2`.
-
-`correct_ops` of the toolkit indexes a list that is too short; nothing says that the operator or its attribute is not
-supported.
-
-rknn/simulator was not run by hardware (simulated).
-
 Seen with torch 2.13.0+cpu, rknn-toolkit2 2.5.0, onnx 1.18.0, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
-
-import os
-import platform
-import sys
-import tempfile
-import traceback
+import os, platform, sys, tempfile
 from importlib.metadata import version
-
-try:
-    import torch
-    from rknn.api import RKNN
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+import torch
+from rknn.api import RKNN
 PACKAGES = ('torch', 'rknn-toolkit2', 'onnx', 'onnxscript')
 PROPERTIES = {'target_platform': 'rk3588'}
 
-
 FAILURE = ("ValueError", "list index out of range")
-
 
 class Model(torch.nn.Module):
     def forward(self, x0):
         return torch.fft.irfft(torch.fft.rfft(x0))
 
-
 CASES = {
     "smallest": (Model, lambda: (torch.ones(2),)),
     "ordinary size": (Model, lambda: (torch.arange(64.0).reshape(4, 16),)),
 }
-
 
 def run(model, fresh):
     with tempfile.TemporaryDirectory() as folder:
@@ -56,64 +34,24 @@ def run(model, fresh):
             raise RuntimeError(f"RKNN-Toolkit2 failed: config, load_onnx, build and init_runtime returned {steps}")
         return [torch.as_tensor(a) for a in found]
 
-
-def diagnosed(call):
-    """What `call` raises, None where it raises nothing, and what is printed on standard error meanwhile."""
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as printed:
-        kept, problem = os.dup(2), None
-        os.dup2(printed.fileno(), 2)
-        try:
-            call()
-        except Exception as found:
-            problem = found
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-        printed.seek(0)
-        return problem, printed.read().decode(errors="replace")
-
-
-def versions():
-    """The versions of the packages, the processor and its instruction set."""
-    found = [f"{name} {version(name)}" for name in PACKAGES]
-    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
-
-
-def is_the_failure(problem, printed):
-    """Whether an exception, or one that it follows from, is the failure that this script shows."""
-    while problem is not None:
-        if FAILURE is not None and type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed:
-            return True
-        problem = problem.__cause__ or problem.__context__
-    return False
-
-
-def main():
-    torch.set_printoptions(precision=17)
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        expected = Model().eval()(*fresh())
-        expected = expected if isinstance(expected, tuple) else (expected,)
-        print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in expected))
-        problem, printed = diagnosed(lambda: run(Model().eval(), fresh))
-        if problem is None:
-            print(f"{name}: rknn/simulator runs it")
-            continue
-        print(f"{name}: rknn/simulator raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
-        if not is_the_failure(problem, printed):
-            print("It is another failure than the one that this script shows.")
-            return 2
-        found = True
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-
-
-if __name__ == "__main__":
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+log = tempfile.TemporaryFile()
+os.dup2(log.fileno(), 2)  # there it reports
+for name, (Model, fresh) in CASES.items():
+    print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in flat(Model().eval()(*fresh()))))
+    log.seek(0), log.truncate()
     try:
-        status = main()
-    except Exception:
-        traceback.print_exc()
-        status = 2
-    sys.exit(status)
+        run(Model().eval(), fresh)
+        print(f"{name}: rknn/simulator runs it")
+    except Exception as problem:
+        printed = log.seek(0) or log.read().decode(errors="replace")
+        print(f"{name}: rknn/simulator raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
+        while problem and not (type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed):
+            problem = problem.__cause__ or problem.__context__
+        if not problem:
+            sys.exit(print("It is another failure than the one that this script shows.") or 2)
+        fault = True
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

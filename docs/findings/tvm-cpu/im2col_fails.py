@@ -2,119 +2,55 @@
 
 Condition: an index with two or more dimensions left out and index tensors of which one has two dimensions above 1 or
 more than two dimensions (F.unfold, interpolate of 5-d by nearest or trilinear).
-
-Right for: `x[i, j]` with 2-d index tensors and nothing left out; `x[:, :, i]` with a 2-d `i`; `pixel_unshuffle`;
-reflect padding.
-
-`_index_tensor` in tvm/relax/frontend/torch/base_fx_graph_translator.py replaces each left out dimension by an arange
-of the same rank (reshape to [n] + [1] * (max_ndim - 1)), so that two of them collide; with one left out, `x[:, i, j]`
-of 2 x 2 indices gives another shape (2, 2, 8 for 2, 2, 2, 8) without an error.
-
 Seen with torch 2.13.0+cpu, apache-tvm 0.27.0.post1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
-
-import os
-import platform
-import sys
-import traceback
+import os, platform, sys
 from importlib.metadata import version
-
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'TVM_NUM_THREADS': '1'})  # before PyTorch is imported
-
-try:
-    import torch
-    import tvm
-    from tvm.relax.frontend.torch import from_exported_program
-    import numpy as np
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-
+import torch
+import tvm
+from tvm.relax.frontend.torch import from_exported_program
+import numpy as np
 PACKAGES = ('torch', 'apache-tvm')
 PROPERTIES = {'kind': 'llvm'}
-
-
 class Model(torch.nn.Module):
     def forward(self, x0, x1):
         return x0[:, :, x1, x1]
-
-
 class Patches(torch.nn.Module):
     def forward(self, x0):
         return torch.nn.functional.unfold(x0, 3, padding=1)
-
-
 class Volume(torch.nn.Module):
     def forward(self, x0):
         return torch.nn.functional.interpolate(x0, scale_factor=2.0, mode="nearest")
-
-
 CASES = {
     "smallest": (Model, lambda: (torch.arange(6.0).reshape(2, 3, 1, 1), torch.zeros(2, 2, dtype=torch.int64))),
     "ordinary size": (Patches, lambda: (torch.linspace(-1, 1, 384).reshape(2, 3, 8, 8),)),
     "5-d": (Volume, lambda: (torch.linspace(-1, 1, 384).reshape(2, 3, 4, 4, 4),)),
 }
 FAILURE = ("ValueError", "index_tensor: cannot broadcast index shapes")
-
-
 def run(model, fresh):
     module = from_exported_program(torch.export.export(model, fresh()))
     program = tvm.compile(module, tvm.target.Target(PROPERTIES))
     machine = tvm.relax.VirtualMachine(program, tvm.cpu())
-    found = machine["main"](*(tvm.runtime.tensor(a.numpy()) for a in fresh()))
+    main, given = machine["main"], [tvm.runtime.tensor(a.numpy()) for a in fresh()]
+    found = main(*given)
     return [torch.as_tensor(np.array(value.numpy())) for value in found]
-
-
-def versions():
-    """The versions of the packages, the processor and its instruction set."""
-    found = [f"{name} {version(name)}" for name in PACKAGES]
-    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
-
-
-def raised(call):
-    """What `call` raises, and nothing that it prints; None where it raises nothing."""
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in flat(Model().eval()(*fresh()))))
     try:
-        call()
+        run(Model().eval(), fresh)
+        print(f"{name}: tvm/cpu@threads=1 runs it")
     except Exception as problem:
-        return problem, ""
-    return None, ""
-
-
-
-def is_the_failure(problem, printed):
-    """Whether an exception, or one that it follows from, is the failure that this script shows."""
-    while problem is not None:
-        if FAILURE is not None and type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed:
-            return True
-        problem = problem.__cause__ or problem.__context__
-    return False
-
-
-def main():
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        expected = Model().eval()(*fresh())
-        expected = expected if isinstance(expected, tuple) else (expected,)
-        print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in expected))
-        problem, printed = raised(lambda: run(Model().eval(), fresh))
-        if problem is None:
-            print(f"{name}: tvm/cpu@threads=1 runs it")
-            continue
-        print(f"{name}: tvm/cpu@threads=1 raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
-        if not is_the_failure(problem, printed):
-            print("It is another failure than the one that this script shows.")
-            return 2
-        found = True
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-
-
-if __name__ == "__main__":
-    try:
-        status = main()
-    except Exception:
-        traceback.print_exc()
-        status = 2
-    sys.exit(status)
+        print(f"{name}: tvm/cpu@threads=1 raised:", type(problem).__name__, str(problem)[-2000:])
+        while problem and not (type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem)):
+            problem = problem.__cause__ or problem.__context__
+        if not problem:
+            sys.exit(print("It is another failure than the one that this script shows.") or 2)
+        fault = True
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 from typing import TYPE_CHECKING
 
 import jax
@@ -16,25 +16,12 @@ if TYPE_CHECKING:
     from mindgap.platforms.script_runner import Fresh
 
 
-class Names:
-    """torchax 0.0.13 keys a table by overloads for named tensors, which PyTorch 2.13 lacks: any object will do."""
-
-    packet = type(torch.ops.aten.add)
-    original = packet.__getattr__
-
-    def __getattr__(self, name):
-        return object() if "imname" in name or "names" in name else Names.original(self, name)
-
-
-Names.packet.__getattr__ = Names.__getattr__
-try:
-    import torchax
-
-    torchax.default_env()
-except ImportError as missing:
-    print("It cannot be checked:", missing)
-    sys.exit(2)
-Names.packet.__getattr__ = Names.original
+packet = type(torch.ops.aten.add)  # torchax 0.0.13 names overloads that PyTorch 2.13 lacks: any object will do
+original = packet.__getattr__
+packet.__getattr__ = lambda self, name: object() if "imname" in name or "names" in name else original(self, name)
+torchax = importlib.import_module("torchax")
+loaded = torchax.default_env()
+packet.__getattr__ = original
 
 
 def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:

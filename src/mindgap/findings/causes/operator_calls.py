@@ -73,7 +73,7 @@ class CallTable:
         predicate = call_predicate(where)
         wanted = sorted({_counted_as(name) for name in functions})
         known = {name for function in wanted for op in self.overloads.get(function, ()) for name in self.arguments[op]}
-        if known and not predicate.arguments <= known:
+        if known and all(map(self.overloads.get, wanted)) and not predicate.arguments <= known:
             missing = ", ".join(sorted(predicate.arguments - known))
             raise MindgapError(f"condition {where!r}: {', '.join(wanted)} has no argument {missing}")
         met = 0

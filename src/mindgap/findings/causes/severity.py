@@ -66,7 +66,7 @@ class ConditionUse:
 
 def severity_of(
     damage: Damage, graphs: Sequence[Sequence[str]], *, use: ConditionUse | None = None, error: float | None = None,
-    everywhere: bool = False, internal: bool = False, outside: bool = False,
+    everywhere: bool = False, internal: bool = False, outside: bool = False, programs: int = 0,
 ) -> tuple[Severity, str]:  # fmt: skip
     """The severity of a cause, and its reason in one sentence.
 
@@ -74,7 +74,7 @@ def severity_of(
     counted: a finding needs all of its own, so that its rarest one counts; of several findings the most used.
     `error`: of wrong values, the largest error relative to the right ones; None where it is not known.
     `everywhere`: it is in all operators of a dtype. `internal`: no public function returns what is wrong. `outside`:
-    memory outside a tensor is read.
+    memory outside a tensor is read. `programs`: further programs of users that meet the condition; one makes it common.
     """
     slight = damage == "values" and not outside and error is not None and error < SLIGHT
     loss = _OUTSIDE_LOSS if outside else _SLIGHT_LOSS if slight else _LOSS[damage]
@@ -84,13 +84,14 @@ def severity_of(
         return _ranked(damage, slight, outside, common=True), f"{loss}, in every operator of a dtype."
     if use is not None and not use.values_only:
         met = models_meeting(use.functions, use.where)
-        return _ranked(damage, slight, outside, common=_is_common(met)), f"{loss}, {_counted(use, met)}."
+        common = _is_common(met) or programs > 0
+        return _ranked(damage, slight, outside, common=common), f"{loss}, {_counted(use, met)}{_more(programs)}."
     functions = use.functions if use is not None else _most_used(graphs)
     used = models_meeting(functions, "" if use is None else use.where)
-    severity = _ranked(damage, slight, outside, common=_is_common(used))
+    severity = _ranked(damage, slight, outside, common=_is_common(used) or programs > 0)
     if severity == "critical" and not (use is not None and use.ordinary_values):
         severity = "high"
-    return severity, f"{loss}, {_uncounted(use, functions, used)}."
+    return severity, f"{loss}, {_uncounted(use, functions, used)}{_more(programs)}."
 
 
 def _ranked(damage: Damage, slight: bool, outside: bool, *, common: bool) -> Severity:
@@ -117,7 +118,13 @@ def _counted(use: ConditionUse, met: int) -> str:
     return f"{where}, which {met:,} of {total:,} counted models do ({names}: {models_meeting(use.functions):,})"
 
 
+def _more(programs: int) -> str:
+    return f"; {programs} everyday {'program meets' if programs == 1 else 'programs meet'} it" if programs else ""
+
+
 def _uncounted(use: ConditionUse | None, functions: Sequence[str], used: int) -> str:
+    if not functions and use is not None and use.condition:
+        return f"where {use.condition}; no call of an operator shows that, so that it was not counted"
     if not functions:
         return "in no operator that could be named"
     number = f"{used:,}" if used else "none"

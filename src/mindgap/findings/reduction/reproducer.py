@@ -137,7 +137,7 @@ def short_forms(
     Raises `NoShortScript` where there is none at all.
     """
     # A failure may end the process where the user's exporter wrote the model.
-    kinds: tuple[Kind, ...] = ("wrong",)
+    kinds: tuple[Kind, ...] = ("shape",) if row.verdict == "structural" else ("wrong",)
     if row.verdict in ("failed", None):
         kinds = (ENDS[row.status],) if row.status in ENDS else ("fails", "crashes")
     graph = cases[0].graph

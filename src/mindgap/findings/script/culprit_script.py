@@ -49,8 +49,9 @@ def culprit_script(platform: PlatformName, found: FoundFault, reference: Platfor
     from mindgap.findings.script.form import NoShortScript
     from mindgap.findings.script.short import short_script  # imports PyTorch
 
-    wrong = fault.blame or "undecided"
+    wrong, kind = fault.blame or "undecided", "shape" if fault.verdict == "structural" else "wrong"
+    there = script_platform_of(platform)
     try:
-        return short_script(alone.graph, script_platform_of(platform), title, wrong=wrong, inputs=alone.inputs)
+        return short_script(alone.graph, there, title, wrong=wrong, kind=kind, inputs=alone.inputs)
     except (NoShortScript, HostProblem):  # the finding stays where its host is gone
         return ""

@@ -21,11 +21,16 @@ from mindgap.findings.script.frame import (
     DIAGNOSED,
     END,
     EXACT,
+    FLAT,
+    FLAT_VALUES,
+    HOOK,
     MAIN_CHILD,
     MAIN_FAILS,
+    MAIN_SHAPE,
     MAIN_VERSION,
     MAIN_WRONG,
-    RAISES,
+    SHOWS,
+    WIDE,
     Compare,
     error_source,
     versions_source,
@@ -36,35 +41,34 @@ from mindgap.platforms.script_runner import ScriptRunner
 
 #: The side that is wrong.
 Wrong = Literal["platform", "reference", "undecided"]
-#: What a script shows: a wrong result, an exception, a process that a signal ends, a process that does not end.
-Kind = Literal["wrong", "fails", "crashes", "hangs"]
+#: What a script shows: wrong values, another shape or dtype, an exception, a process that a signal ends or that does
+#: not end.
+Kind = Literal["wrong", "shape", "fails", "crashes", "hangs"]
 #: The last line of a script that shows the fault; the last line of one that does not.
 FAULT: Final = "FAULT"
 NO_FAULT: Final = "NO FAULT"
 #: What a script prints before the type and the message of an exception that it does not know.
 RAISED: Final = "raised:"
 
+#: Lines that a script should have at most. One with more has no empty lines.
+MOST_LINES: Final = 60
 #: Constants of a case part, besides `CASES`.
 _DECLARED: Final = ("FAILURE", "SIGNAL", "COMPARE", "EXACT", "LIMIT_S")
 _MAINS: Final[Mapping[Kind, str]] = {
-    "wrong": MAIN_WRONG, "fails": MAIN_FAILS, "crashes": MAIN_CHILD, "hangs": MAIN_CHILD
+    "wrong": MAIN_WRONG, "shape": MAIN_SHAPE, "fails": MAIN_FAILS, "crashes": MAIN_CHILD, "hangs": MAIN_CHILD
 }  # fmt: skip
 #: Statements with an empty line before and after them.
 _BLOCKS: Final = (ast.ClassDef, ast.FunctionDef)
 _PARSING: Final = threading.Lock()
-#: The functions of the frame.
-_FUNCTIONS: Final = re.findall(
-    r"^def (\w+)",
-    "\n".join([*_MAINS.values(), BOUNDARY, DIAGNOSED, RAISES, versions_source(), MAIN_VERSION]),
-    re.MULTILINE,
-)
-#: What the runners of onnxruntime-web define besides `run`.
-_BROWSER_NAMES: Final = ("PROGRAM", "PAGE", "SOFTWARE", "Server")
+#: What the runners of JAX and onnxruntime-web define besides `run`.
+_RUNNER_NAMES: Final = ("packet", "original", "torchax", "loaded", "Net", "PROGRAM", "PAGE", "SOFTWARE", "Server")
 #: What the frame defines behind the head of a script.
+_FRAME: Final = "\n".join([*_MAINS.values(), BOUNDARY, FLAT, WIDE])
 _FRAME_NAMES: Final = frozenset(
-    [*_FUNCTIONS, "run", "error", "PROPERTIES", "EXPECTED", "FAULTY", "Boundary", "Names", "Net", *_BROWSER_NAMES]
-)
-_STANDARD: Final = ("os", "platform", "signal", "subprocess", "sys", "tempfile", "traceback")
+    [*re.findall(r"^(?:def |class )?(\w+)(?: =|\(|:)", _FRAME, re.MULTILINE), "run", "off", "log", "PROPERTIES",
+     "EXPECTED", "FAULTY", *_RUNNER_NAMES]
+)  # fmt: skip
+_STANDARD: Final = ("os", "platform", "signal", "subprocess", "tempfile")
 
 
 class NoShortScript(MindgapError):
@@ -117,18 +121,26 @@ def script_runner(platform: ScriptPlatform) -> ScriptRunner:
 def script_source(form: ScriptForm) -> str:
     """Returns the script. Raises `NoShortScript` where no script can run the platform."""
     runner = script_runner(form.platform)
-    main = MAIN_VERSION if form.results and form.kind == "wrong" else _MAINS[form.kind]
+    main = MAIN_VERSION if form.results and form.kind in ("wrong", "shape") else _MAINS[form.kind]
     body = [
         form.cases.strip("\n"),
-        *([form.results.strip("\n")] if form.results else []),
-        *([BOUNDARY.strip("\n")] if form.bounded else []),
-        runner.run.strip("\n"),
-        *([error_source(form.compare).strip("\n")] if form.kind == "wrong" else []),
-        *([DIAGNOSED.strip("\n")] if form.kind == "fails" and runner.diagnostics else []),
-        versions_source(runner.hardware).strip("\n"),
-        _filled(main, form, runner).strip("\n"),
-    ]
-    return "\n\n\n".join([_head(form, runner, "\n".join(body)), *body, END.strip("\n")]) + "\n"
+        form.results.strip("\n"),
+        BOUNDARY.strip("\n") if form.bounded else "",
+        runner.run.strip("\n").replace("\n\n\n", "\n\n"),
+        error_source(form.compare).strip("\n") if main in (MAIN_WRONG, MAIN_VERSION) else "",
+        "\n".join([
+            *([FLAT_VALUES if main is MAIN_WRONG else FLAT] if form.kind not in ("crashes", "hangs") else []),
+            *([WIDE] if main is MAIN_WRONG and _is_exact(form) else []),
+            *([] if form.kind in ("crashes", "hangs") else [versions_source(runner.hardware)]),
+            _filled(main, form, runner).strip("\n"),
+            END.strip("\n"),
+        ]),
+    ]  # fmt: skip
+    parts = [each for each in [_head(form, runner, "\n".join(body)), *body] if each]
+    text = "\n\n".join(parts) + "\n"
+    if text.count("\n") > MOST_LINES:  # the docstring keeps its empty line
+        text = "\n".join([parts[0], *(each.replace("\n\n", "\n") for each in parts[1:])]) + "\n"
+    return text
 
 
 def case_part(script: str) -> str:
@@ -145,7 +157,7 @@ def case_part(script: str) -> str:
     text = ""
     for node, before in zip(nodes, [None, *nodes], strict=False):
         apart = isinstance(node, _BLOCKS) or isinstance(before, _BLOCKS) or "CASES" in _defines(node)
-        text += "" if before is None else "\n\n\n" if apart else "\n"
+        text += "" if before is None else "\n\n" if apart else "\n"
         text += "\n".join(lines[node.lineno - 1 : node.end_lineno])
     return text + "\n"
 
@@ -210,7 +222,7 @@ def _version(package: str) -> str:
 def _head(form: ScriptForm, runner: ScriptRunner, body: str) -> str:
     """The docstring, the imports and the constants."""
     seen = form.seen or ", ".join(f"{name} {text}" for name, text in versions_of(form.platform).items())
-    facts = "".join(f"{text}\n\n" for text in form.facts if text)
+    facts = "".join(f"{text}\n" for text in form.facts if text)
     if form.platform.execution:
         facts += f"{form.platform.name} was not run by hardware ({form.platform.execution}).\n\n"
     facts += environment_words(form.platform)
@@ -218,25 +230,26 @@ def _head(form: ScriptForm, runner: ScriptRunner, body: str) -> str:
         facts += f"It must run on host {form.platform.host}: another machine may not show it.\n\n"
     lines = [
         f'"""{form.title}\n\n{facts}Seen with {seen}.\n'
-        'Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.\n"""\n',
+        'Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.\n"""',
     ]
     own = [text for text in runner.imports if text.split()[1].partition(".")[0] in sys.stdlib_module_names]
-    standard = {f"import {name}" for name in _STANDARD if re.search(rf"\b{name}\.", body + END)} | {*own, "import sys"}
-    lines += [*sorted(standard), "from importlib.metadata import version", ""]
+    standard = {f"import {name}" for name in _STANDARD if re.search(rf"\b{name}\.", body)} | {*own, "import sys"}
+    standard |= {"import os"} if form.platform.environment else set()
+    plain = sorted(text.removeprefix("import ") for text in standard if text.startswith("import "))
+    lines += [f"import {', '.join(plain)}", *sorted(text for text in standard if text.startswith("from "))]
+    lines += ["from importlib.metadata import version"]
     if re.search(r"\b(inf|nan)\b", re.sub(r"\b(?:torch|math|np|float)[.(]\W?(?:inf|nan)\b", "", form.cases)):
-        lines[-1:] = ["from math import inf, nan", ""]
+        lines += ["from math import inf, nan"]
+    lines += [HOOK]
     if form.platform.environment:
-        lines += [f"os.environ.update({dict(form.platform.environment)!r})  # before PyTorch is imported", ""]
-        lines[1:1] = [] if "import os" in lines else ["import os"]
+        lines += [f"os.environ.update({dict(form.platform.environment)!r})  # before PyTorch is imported"]
     # PyTorch first, as users of these runtimes import it.
-    third = ["import torch", *(text for text in runner.imports if text not in own)]
-    lines += ["try:", *(f"    {text}" for text in third), "except ImportError as missing:",
-              '    print("It cannot be checked:", missing)', "    sys.exit(2)", ""]  # fmt: skip
+    lines += ["import torch", *(text for text in runner.imports if text not in own)]
     lines += [f"PACKAGES = {('torch', *runner.packages)!r}"]
     lines += [f"PROPERTIES = {dict(runner.properties)!r}"] if "PROPERTIES" in runner.run else []
     constants: dict[str, object] = {"LIMIT_S": max(1, round(form.limit_s))} if form.kind in ("crashes", "hangs") else {}
     if form.kind == "fails":
-        constants["FAILURE"] = form.failure
+        constants["FAILURE"] = form.failure or ("not known yet", "")
     if form.kind == "crashes":
         constants["SIGNAL"] = form.signal
     given = declared(form.cases)
@@ -256,24 +269,36 @@ def environment_words(platform: ScriptPlatform) -> str:
     )
 
 
+def _is_exact(form: ScriptForm) -> bool:
+    """Whether the model runs in float64 too."""
+    return form.exact and form.compare != "equal"
+
+
 def _filled(main: str, form: ScriptForm, runner: ScriptRunner) -> str:
-    """The function `main` for one form."""
-    run = "declared(run(*bounded(Model, fresh)), expecteds)" if form.bounded else "run(Model().eval(), fresh)"
-    bounded = run if form.kind == "wrong" else run.replace(", expecteds)", ", None)")
-    text = main.replace("RUN", bounded).replace("PLATFORM", form.platform.name)
+    """The statements behind the functions, for one form."""
+    run = "run(Model().eval(), fresh)"
+    if form.bounded:
+        run = "run(Boundary(Model(), fresh()).eval(), lambda: tuple(map(plain, fresh())))"
+        if form.kind in ("wrong", "shape"):
+            run = f"[*map(convert, {run}, [each.dtype for each in eager])]"
     if form.kind == "wrong":
-        exact = form.exact and form.compare != "equal"
-        right = "exact" if exact else "expected"
-        mine, other = ("found", "expected") if form.wrong != "reference" or not exact else ("expected", "found")
-        limit = f"16 * max(error({other}, exact), eps)" if exact and form.wrong != "undecided" else "16 * eps"
-        if form.wrong == "undecided":
-            mine, right = "found", "expected"
-        text = text.replace("EXACT", EXACT if exact else "    exacts = expecteds  # eager PyTorch is the measure")
-        text = text.replace("MINE", mine).replace("RIGHT", right).replace("LIMIT", limit)
-    if form.kind == "fails":
-        call = "diagnosed(lambda: RAN)" if runner.diagnostics else "raised(lambda: RAN)"
-        text = text.replace("CALL", call.replace("RAN", bounded))
-        text = text if runner.diagnostics else RAISES + text
+        exact, reference = _is_exact(form), form.wrong == "reference"
+        mine, other, right = ("e", "a", "x") if reference and _is_exact(form) else ("a", "e", "x")
+        eps = "torch.finfo(torch.result_type(e, 1.0)).eps"
+        limited = f"max([*off({other}, x).flatten().tolist(), {eps}])"
+        if form.wrong == "undecided" or not exact:
+            right, limited = "e", eps
+        for old, new in () if exact else EXACT:
+            main = main.replace(old, new)
+        main = main.replace("LIMITED", limited)
+        main = main.replace("MINE", mine).replace("RIGHT", right)
+    if form.kind == "fails" and runner.diagnostics:
+        for old, new in DIAGNOSED:
+            main = main.replace(old, new)
     if form.kind in ("crashes", "hangs"):
-        text = text.replace("HANGS", repr(form.kind == "hangs"))
-    return text
+        shown, rest = (
+            SHOWS[form.kind == "hangs"],
+            main.replace("fault = False\n", f"{versions_source(runner.hardware)}\nfault = False\n"),
+        )
+        main = rest.replace("SHOWS", shown)
+    return main.replace("RUN", run).replace("PLATFORM", form.platform.name)

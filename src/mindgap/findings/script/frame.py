@@ -1,7 +1,8 @@
 """The frame of a short script: the parts that are the same for all faults, as source with places to fill.
 
-Places to fill: `PLATFORM`, the platform's name; `RUN`, the call that runs it; `MINE`, `RIGHT` and `LIMIT`, what is
-compared with what; `EXACT`, the lines that compute the float64 result; `CALL`, what may raise; `HANGS`.
+Places to fill: `PLATFORM`, the platform's name; `RUN`, the call that runs it; `MINE` and `RIGHT`, what is compared with
+what; `LIMITED`, what the limit is of; `SHOWS`, whether a process ended as the fault does.
+A script has no function that it does not need: its model, its operands and the runtime's call are most of it.
 """
 
 from __future__ import annotations
@@ -11,290 +12,178 @@ from typing import Final, Literal
 #: What an error is relative to: the largest element of the output, or its element; or whether elements are equal.
 Compare = Literal["largest", "element", "equal"]
 
-_COMPARE: Final = '''
-
-def error(found, exact):
-    """The largest difference, relative to MAGNITUDE.
-
-    Infinity where shapes, NaN or infinities differ, and where results that are no floats differ at all.
-    """
-    if found.shape != exact.shape:
-        return float("inf")
-    if not (exact.is_floating_point() or exact.is_complex()):
-        return 0.0 if torch.equal(found, exact) else float("inf")
-    if exact.is_complex():
-        found, exact = torch.view_as_real(found.resolve_conj()), torch.view_as_real(exact.resolve_conj())
-    found, exact = found.double(), exact.double()
-    finite = exact.isfinite()
-    same = torch.equal(found.isnan(), exact.isnan()) and torch.equal(found.isfinite(), finite)
-    if not same or not torch.equal(found[exact.isinf()], exact[exact.isinf()]):
-        return float("inf")
-    if not finite.any():
-        return 0.0
+#: An exception, a missing package too, ends a script with status 2.
+HOOK: Final = 'sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)'
+_OFF: Final = '''
+def off(found, right):
+    """How far each element is off, relative to MAGNITUDE; inf where NaN, inf or integers differ."""
+    size = right.to(torch.complex128).abs()
+    apart = (found.to(torch.complex128) - right).abs() / SIZE
+    apart = apart if right.is_floating_point() or right.is_complex() else apart + torch.inf
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, apart.nan_to_num(torch.inf, torch.inf))
 '''
-#: What a script divides by -> its words, and the end of `error`.
-_ENDS_OF_COMPARE: Final = {
-    "largest": (
-        "the largest magnitude of `exact`",
-        """    worst, size = (found - exact)[finite].abs().max(), exact[finite].abs().max()
-    return float(worst / size) if size else float(worst)
-""",
-    ),
-    "element": (
-        "the element of `exact`",
-        """    apart = (found - exact)[finite].abs()
-    return float((apart / exact[finite].abs())[apart > 0].max()) if apart.any() else 0.0
-""",
-    ),
-}
 _EQUAL: Final = '''
-
-def error(found, expected):
-    """0 where shapes and elements are equal, else infinity: nothing here is rounded but by a cast. NaN equals NaN."""
-    if found.shape != expected.shape:
-        return float("inf")
-    equal = (found == expected) | ((found != found) & (expected != expected))
-    return 0.0 if equal.all() else float("inf")
+def off(found, right):
+    """0 where elements are equal, else infinity: nothing here is rounded but by a cast. NaN equals NaN."""
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, torch.inf)
 '''
+#: What a script divides by -> its words, and its source.
+_SIZES: Final = {
+    "largest": ("the largest of `right`", "(max(size[size.isfinite()].tolist(), default=0) or 1)"),
+    "element": ("the element of `right`", "size"),
+}
 
 
 def error_source(compare: Compare) -> str:
-    """Returns the function's source."""
+    """Returns the source of `off`, by whose largest element a script decides, and at which it prints both sides."""
     if compare == "equal":
         return _EQUAL
-    words, end = _ENDS_OF_COMPARE[compare]
-    return _COMPARE.replace("MAGNITUDE", words) + end
-
-
-_VERSIONS: Final = '''
-def versions():
-    """The versions of the packages, the processor and its instruction set{device}."""
-    found = [f"{{name}} {{version(name)}}" for name in PACKAGES]
-    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability(){name}])
-'''
+    words, size = _SIZES[compare]
+    return _OFF.replace("MAGNITUDE", words).replace("SIZE", size)
 
 
 def versions_source(hardware: str = "") -> str:
-    """Returns the function that lists versions. `hardware`: an expression for the name of a device, or empty."""
-    return _VERSIONS.format(device=", and the device" * bool(hardware), name=f", {hardware}" * bool(hardware))
+    """Returns the statement that prints versions. `hardware`: an expression for the name of a device, or empty."""
+    # The system and the machine are the members 0 and 4.
+    machine = f"*platform.uname()[::4], torch.backends.cpu.get_cpu_capability(){hardware and ', ' + hardware}"
+    return f"""print(*(f"{{p}} {{version(p)}}" for p in PACKAGES), {machine}, sep=", ")"""
 
 
 #: Around a model with dtypes that numpy does not hold: bfloat16 and float8 cross as float32, complex numbers as pairs.
 BOUNDARY: Final = '''
 class Boundary(torch.nn.Module):
-    """A model whose operands and results have dtypes that numpy holds; the conversions are exact."""
+    """Takes and gives bfloat16 and float8 as float32, and complex numbers as pairs: numpy lacks them. It is exact."""
 
-    def __init__(self, model, dtypes):
+    def __init__(self, model, given):
         super().__init__()
-        self.model, self.dtypes = model, dtypes
+        self.model, self.dtypes = model, [value.dtype for value in given]
 
     def forward(self, *given):
-        given = [convert(value, dtype) for value, dtype in zip(given, self.dtypes, strict=True)]
-        results = self.model(*given)
-        return tuple(plain(value) for value in (results if isinstance(results, tuple) else (results,)))
+        results = self.model(*map(convert, given, self.dtypes))
+        return tuple(map(plain, results if isinstance(results, tuple) else (results,)))
+
+
+def small(dtype):
+    return dtype.is_floating_point and dtype.itemsize < 4 and dtype != torch.float16
 
 
 def plain(value):
     if value.is_complex():
         return torch.view_as_real(value.resolve_conj())
-    return value.float() if value.is_floating_point() and value.itemsize < 4 and value.dtype != torch.float16 else value
+    return value.float() if small(value.dtype) else value
 
 
 def convert(value, dtype):
-    """The inverse of `plain`; a value of any other dtype stays as it is."""
-    if dtype.is_complex:
-        return torch.view_as_complex(value)
-    return value.to(dtype) if dtype.is_floating_point and dtype.itemsize < 4 and dtype != torch.float16 else value
-
-
-def bounded(Model, fresh):
-    return Boundary(Model(), [value.dtype for value in fresh()]).eval(), lambda: tuple(map(plain, fresh()))
-
-
-def declared(results, expected):
-    pairs = zip(results, expected, strict=True) if expected else ()
-    return [convert(value, right.dtype) for value, right in pairs]
+    return torch.view_as_complex(value) if dtype.is_complex else value.to(dtype) if small(dtype) else value
 '''
-EXACT: Final = """    widened = [
-        x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x
-        for x in fresh()
-    ]
-    exacts = as_tuple(Model().double().eval()(*widened))  # in float64"""
-MAIN_WRONG: Final = '''
-def as_tuple(results):
-    return tuple(value.detach() for value in (results if isinstance(results, (tuple, list)) else (results,)))
-
-
-def furthest(found, right):
-    """The place of the element that is furthest off; NaN where the other is none comes first."""
-    apart = (found.to(torch.complex128) - right.to(torch.complex128)).abs().nan_to_num(nan=0.0)
-    apart[(found != found) != (right != right)] = float("inf")
-    return tuple(int(i) for i in torch.unravel_index(apart.flatten().argmax(), apart.shape))
-
-
-def shows(name, Model, fresh):
-    """Whether one case shows the fault."""
-    expecteds = as_tuple(Model().eval()(*fresh()))
-EXACT
-    founds = as_tuple(RUN)
-    fault = False
-    for number, (found, expected, exact) in enumerate(zip(founds, expecteds, exacts, strict=True)):
-        eps = torch.finfo(expected.dtype).eps if expected.is_floating_point() or expected.is_complex() else 0.0
-        off, limit = error(MINE, RIGHT), LIMIT
-        wrong = found.dtype != expected.dtype or off > limit
-        fault |= wrong
-        kind = f"{str(expected.dtype).removeprefix('torch.')}{list(expected.shape)}"
-        print(f"{name}, output {number}: {kind}, error {off:.3g}, limit {limit:.3g}{': wrong' if wrong else ''}")
-        if found.dtype != expected.dtype or found.shape != expected.shape:
-            print("  eager:", expected.dtype, list(expected.shape), " PLATFORM:", found.dtype, list(found.shape))
-        elif found.numel():
-            place = furthest(MINE, RIGHT)
-            values = " ".join(f"{side} {value[place].item():.{17 if value.itemsize > 4 else 9}g} " for side, value in (
-                ("eager", expected), ("PLATFORM", found), ("float64", exact)))
-            print(f"  at {list(place)}: {values}")
-    return fault
-
-
-def main():
-    torch.set_printoptions(precision=17)
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        try:
-            found |= shows(name, Model, fresh)
-        except Exception:
-            traceback.print_exc()
-            print(f"{name}: it fails, which is another fault than the one that this script shows.")
-            return 2
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-'''
-RAISES: Final = '''
-def raised(call):
-    """What `call` raises, and nothing that it prints; None where it raises nothing."""
+FLAT: Final = "flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]"
+#: Of a wrong result: outputs without elements have none that is wrong.
+FLAT_VALUES: Final = f"{FLAT[:-1]} if each.numel()]"
+WIDE: Final = (
+    "wide = lambda x: x.to(torch.promote_types(x.dtype, torch.float64)) "
+    "if x.is_floating_point() or x.is_complex() else x"
+)
+#: Where the model runs in float64 too: what stands for what without it.
+EXACT: Final = (
+    ("    exact = flat(Model().double().eval()(*map(wide, fresh())))\n", ""),
+    ("(e, a, x)", "(e, a)"),
+    (", exact, strict", ", strict"),
+    ("e, a, x = ", "e, a = "),
+    ("in (e, a, x))", "in (e, a))"),
+    ("  float64 {x}", ""),
+)
+MAIN_WRONG: Final = """
+fault = False
+for name, (Model, fresh) in CASES.items():
+    eager = flat(Model().eval()(*fresh()))
+    exact = flat(Model().double().eval()(*map(wide, fresh())))
+    for number, (e, a, x) in enumerate(zip(eager, flat(RUN), exact, strict=True)):
+        far = off(MINE, RIGHT) if (a.dtype, a.shape) == (e.dtype, e.shape) else torch.full(e.shape, torch.inf)
+        place, limit = far.argmax(), 16 * LIMITED
+        error, at = far.flatten()[place].item(), [*map(int, torch.unravel_index(place, e.shape))]
+        fault |= (wrong := error > limit)
+        words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
+        print(f"{name}, output {number}: {words}{': wrong' * wrong}")
+        e, a, x = (value.flatten()[place].item() for value in (e, a, x))
+        print(f"  at {at}: eager {e}  PLATFORM {a}  float64 {x}")
+"""
+MAIN_SHAPE: Final = """
+fault = False
+for name, (Model, fresh) in CASES.items():
+    eager = flat(Model().eval()(*fresh()))
+    for number, (e, a) in enumerate(zip(eager, flat(RUN), strict=True)):
+        fault |= (wrong := (a.dtype, a.shape) != (e.dtype, e.shape))
+        words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}{': wrong' * wrong}"
+        print(f"{name}, output {number}: {words}")
+        print(f"  eager {e.flatten()[:4].tolist()}  PLATFORM {a.flatten()[:4].tolist()}")
+"""
+MAIN_FAILS: Final = """
+fault = False
+for name, (Model, fresh) in CASES.items():
+    print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in flat(Model().eval()(*fresh()))))
     try:
-        call()
+        RUN
+        print(f"{name}: PLATFORM runs it")
     except Exception as problem:
-        return problem, ""
-    return None, ""
-
-
-'''
-DIAGNOSED: Final = '''
-def diagnosed(call):
-    """What `call` raises, None where it raises nothing, and what is printed on standard error meanwhile."""
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as printed:
-        kept, problem = os.dup(2), None
-        os.dup2(printed.fileno(), 2)
-        try:
-            call()
-        except Exception as found:
-            problem = found
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-        printed.seek(0)
-        return problem, printed.read().decode(errors="replace")
-'''
-MAIN_FAILS: Final = '''
-def is_the_failure(problem, printed):
-    """Whether an exception, or one that it follows from, is the failure that this script shows."""
-    while problem is not None:
-        if FAILURE is not None and type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed:
-            return True
-        problem = problem.__cause__ or problem.__context__
-    return False
-
-
-def main():
-    torch.set_printoptions(precision=17)
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        expected = Model().eval()(*fresh())
-        expected = expected if isinstance(expected, tuple) else (expected,)
-        print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in expected))
-        problem, printed = CALL
-        if problem is None:
-            print(f"{name}: PLATFORM runs it")
-            continue
-        print(f"{name}: PLATFORM raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
-        if not is_the_failure(problem, printed):
-            print("It is another failure than the one that this script shows.")
-            return 2
-        found = True
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-'''
-MAIN_CHILD: Final = '''
-def child(name):
-    """Runs one case on the platform in a process of its own. Returns its exit status, None where it did not end."""
+        print(f"{name}: PLATFORM raised:", type(problem).__name__, str(problem)[-2000:])
+        while problem and not (type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem)):
+            problem = problem.__cause__ or problem.__context__
+        if not problem:
+            sys.exit(print("It is another failure than the one that this script shows.") or 2)
+        fault = True
+"""
+#: For a runtime that reports on standard error what is wrong: before the cases, before each case, and what was printed.
+DIAGNOSED: Final = (
+    (
+        "fault = False\n",
+        "fault = False\nlog = tempfile.TemporaryFile()\nos.dup2(log.fileno(), 2)  # there it reports\n",
+    ),
+    ("    try:\n", "    log.seek(0), log.truncate()\n    try:\n"),
+    ("as problem:\n", 'as problem:\n        printed = log.seek(0) or log.read().decode(errors="replace")\n'),
+    ("str(problem)[-2000:])", "str(problem)[-2000:], printed[-2000:])"),
+    ("in str(problem))", "in str(problem) + printed)"),
+)
+MAIN_CHILD: Final = """
+if sys.argv[1:]:  # one case on the platform, in a process of its own
+    Model, fresh = CASES[sys.argv[1]]
+    RUN
+    sys.exit()
+fault = False
+for name, (Model, fresh) in CASES.items():
+    print(f"{name}: eager gives", Model().eval()(*fresh()), flush=True)
     running = subprocess.Popen([sys.executable, __file__, name], start_new_session=True)
     try:
-        return running.wait(timeout=LIMIT_S)
+        status = running.wait(LIMIT_S)
+        ended = signal.Signals(-status).name if status < 0 else ""
+        words = f"ends with {ended}" if ended else "fails in another way" if status else "runs it"
     except subprocess.TimeoutExpired:
         os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
-        return None
-
-
-def main():
-    if sys.argv[1:]:
-        Model, fresh = CASES[sys.argv[1]]
-        RUN
-        return 0
-    torch.set_printoptions(precision=17)
-    print(versions())
-    found = False
-    for name, (Model, fresh) in CASES.items():
-        print(f"{name}: eager gives", Model().eval()(*fresh()), flush=True)
-        status = child(name)
-        if status is None:
-            print(f"{name}: PLATFORM does not end within {LIMIT_S} s")
-            fault = HANGS
-        elif status < 0:
-            print(f"{name}: PLATFORM ends with", signal.Signals(-status).name)
-            fault = not HANGS and SIGNAL in ("", signal.Signals(-status).name)
-        else:
-            print(f"{name}: PLATFORM", "runs it" if status == 0 else "fails in another way")
-            fault = False
-        if not fault and status != 0:
-            print("Another fault than the one that this script shows.")
-            return 2
-        found |= fault
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-'''
-MAIN_VERSION: Final = '''
-def main():
-    """A result shows the fault that is as far from the expected one as half of the way to the faulty one."""
-    torch.set_printoptions(precision=17)
-    print(versions())
-    found = False
-    for Model, fresh in CASES.values():
-        try:
-            results = RUN
-        except Exception as problem:
-            print("PLATFORM raised:", type(problem).__name__, str(problem)[-2000:])
-            print("It is another fault than the one that this script shows.")
-            return 2
-        for number, (a, e, f) in enumerate(zip(results, EXPECTED, FAULTY, strict=True)):
-            print(f"output {number}:")
-            print("  PLATFORM:", a.dtype, a)
-            print("  expected:", e.dtype, e)
-            print("  faulty:", f.dtype, f)
-            way = error(f, e)
-            found |= a.dtype != e.dtype or (way > 0 and error(a, e) >= way / 2)
-    print("FAULT" if found else "NO FAULT")
-    return int(found)
-'''
+        status, ended, words = running.wait(), "", f"does not end within {LIMIT_S} s"
+    print(f"{name}: PLATFORM", words)
+    shows = SHOWS
+    if status and not shows:
+        sys.exit(print("Another fault than the one that this script shows.") or 2)
+    fault |= shows
+"""
+#: By `HANGS`: whether the process that did not end, or the one that a signal ended, is the fault.
+SHOWS: Final = {
+    True: 'words.startswith("does not end")', False: 'bool(ended) and SIGNAL in ("", ended)',
+}  # fmt: skip
+MAIN_VERSION: Final = """
+# A result shows the fault that is as far from the expected one as half of the way to the faulty one.
+fault = False
+for Model, fresh in CASES.values():
+    for number, (a, e, f) in enumerate(zip(flat(RUN), EXPECTED, FAULTY, strict=True)):
+        print(f"output {number}:")
+        for side, value in {"PLATFORM": a, "expected": e, "faulty": f}.items():
+            print(f"  {side}:", value.dtype, value)
+        if (a.dtype, a.shape) != (e.dtype, e.shape):
+            fault = True
+        elif f.shape == e.shape:
+            way, error = (max(off(value, e).flatten().tolist(), default=0.0) for value in (f, a))
+            fault |= way > 0 and error >= way / 2
+"""
 END: Final = """
-if __name__ == "__main__":
-    try:
-        status = main()
-    except Exception:
-        traceback.print_exc()
-        status = 2
-    sys.exit(status)
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))
 """

@@ -19,6 +19,7 @@ from mindgap.aten.operators import overload
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import input_tensors, to_numpy
 from mindgap.findings.script.form import (
+    Kind,
     NoShortScript,
     ScriptForm,
     Wrong,
@@ -75,7 +76,7 @@ def with_cases(
     bounded = not runner.in_torch and any(map(_needs_boundary, graphs))
     if bounded and (two is not None or held):
         raise NoShortScript("the operands cross into the runtime as other dtypes, which such a script does not do")
-    if held and form.kind == "wrong":
+    if held and form.kind in ("wrong", "shape"):
         raise NoShortScript("constants are operands here")
     source = _cases(given, graphs, public=public, held=held)
     form = replace(form, cases=source, exact=exact, bounded=bounded)
@@ -92,10 +93,11 @@ def short_script(
     title: str,
     *,
     wrong: Wrong = "platform",
+    kind: Kind = "wrong",
     inputs: Sequence[Array] | None = None,
 ) -> str:
-    """Returns the script of a wrong result, which was not run. Raises `NoShortScript`."""
-    form = ScriptForm(title, platform, wrong=wrong)
+    """Returns the script of wrong values or another shape, which was not run. Raises `NoShortScript`."""
+    form = ScriptForm(title, platform, kind=kind, wrong=wrong)
     return script_source(with_cases(form, [ShownCase("smallest", graph, inputs)]))
 
 

@@ -11,7 +11,7 @@ import torch
 from findings.script.programs import calls, gradients, layouts, literals, node, normal, of_recipe, recipes, spec
 from mindgap.aten.tensors import input_tensors, to_numpy
 from mindgap.findings.reduction.reproducer import run_alone
-from mindgap.findings.script.form import FAULT, NO_FAULT, NoShortScript, ScriptForm, script_source
+from mindgap.findings.script.form import FAULT, NO_FAULT, NoShortScript, ScriptForm, case_part, script_source
 from mindgap.findings.script.literals import cells_of, expression
 from mindgap.findings.script.script_platform import ScriptPlatform
 from mindgap.findings.script.short import ShownCase, short_script, with_cases
@@ -52,8 +52,8 @@ def test_eager_gives_the_bits_of_our_platform(public: bool) -> None:
     graphs = {name: graph for name, graph in calls().items() if name != "long"}
     graphs |= {name: graph for name, graph in layouts().items() if cells_of(graph.inputs[0].spec) <= 256}
     for name, graph in graphs.items():
-        space: dict[str, Any] = {"__name__": "script"}
-        exec(script(graph, "cpu/eager", public=public), space)
+        space: dict[str, Any] = {"torch": torch, "inf": float("inf"), "nan": float("nan")}
+        exec(case_part(script(graph, "cpu/eager", public=public)), space)
         Model, fresh = space["CASES"]["smallest"]
         found = Model().eval()(*fresh())
         found = found if isinstance(found, tuple) else (found,)
@@ -82,7 +82,7 @@ def test_a_defect_is_seen() -> None:
     )
     status, printed, _ = run_alone(script(graph, "openvino/cpu@precision=f32"), "")
     assert status == 1 and printed.splitlines()[-1] == FAULT
-    assert "output 0: float64[2, 3]" in printed and printed.count(": wrong") == 1
+    assert "output 0: torch.float64[2, 3]" in printed and printed.count(": wrong") == 1
 
 
 @pytest.mark.parametrize(
