@@ -22,6 +22,7 @@ from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.rows import Row
 from mindgap.results.settings import DEADLINE_S, RunSettings
+from mindgap.run.extensions import service
 from mindgap.source_worker.client import FileUntranslated
 from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap.workflows.diff.subject import Subject
@@ -147,6 +148,7 @@ def _reduce_file(subject: Subject, row: Row | None, platform: PlatformName, out:
     script = write_file_script(folder, nodes, platform)
     first = nodes.nodes[0]
     state = "shows it" if script.verified else f"does not show it ({script.said})"
+    state += f"\n  right with: {remedy}" if (remedy := service("pass_of_file")(program, platform)) else ""
     print(f"{subject.name} on {platform}: {first.name} ({first.op}): {script.path} {state}", file=stream)
     return 1
 

@@ -66,8 +66,8 @@ class VariantRuns(Protocol):
         """Adds a sentence to the evidence."""
         ...
 
-    def ask(self, platform: str, words: str = "") -> Shown:
-        """Runs the graph on a platform. `words`: what the evidence calls it, by default its name."""
+    def ask(self, platform: str, words: str | None = "") -> Shown:
+        """Runs the graph on a platform. `words`: what the evidence calls it, by default its name; None: no sentence."""
         ...
 
 

@@ -40,8 +40,8 @@ class Summary:
     platform, what it did with each, that at fault first. `mechanism`: the code at fault, such as the rule that
     translates the operator; "" where it was not found. `refused`: why no public function makes the reduced graph, so
     that the finding is not to be listed; "" where one makes each node. `condition`: what triggers the fault
-    (`0-d input`); `right_for`: neighbours that are right, in words; both "" where it was not looked for. A file of an
-    older version has none of the fields from `stage` on.
+    (`0-d input`); `right_for`: neighbours that are right, in words; both "" where not looked for. `remedy`: the line
+    that switches the pass at fault off. A file of an older version has none of the fields from `stage` on.
     """
 
     title: str
@@ -72,6 +72,7 @@ class Summary:
     condition: str = ""
     right_for: str = ""
     command: str = ""
+    remedy: str = ""
 
     @property
     def policy(self) -> DtypePolicy | None:
@@ -121,6 +122,7 @@ def write_finding(out: Path, found: ReducedFinding, seen: str = "", tensors: Ten
         condition=found.condition.phrase,
         right_for=found.condition.right_for,
         command=command,
+        remedy=found.stage.remedy,
     )
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -182,11 +184,12 @@ def summary_text(summary: Summary, out: Path) -> str:
         command = shlex.join(str(out / each) if each == summary.script else each for each in words)
         verified = f"no short script; {again} by\n    {command}"
     runs_text = "".join(f"\n  {run.platform}: {run.shown} ({run.versions})" for run in summary.runs)
+    remedy = f"  right with: {summary.remedy}\n" if summary.remedy else ""
     ended = "" if summary.complete else ", ended by its limit"
     spent = f"in {summary.checks} checks, {summary.seconds:.1f} s{ended}"
     return (
         f"{summary.title}\n"
         f"  {summary.nodes} -> {len(summary.operators)} operators {spent}\n"
-        f"  stage at fault: {summary.stage}\n"
+        f"  stage at fault: {summary.stage}\n{remedy}"
         f"  {out / summary.script}: {verified}{runs_text}"
     )

@@ -22,6 +22,7 @@ from mindgap.platforms.protocol import Staged
 from mindgap.platforms.registry import find, registered
 from mindgap.platforms.stages import Shown, Stage
 from mindgap.results.rows import Row, identities
+from mindgap.run.extensions import service
 from mindgap.run.outcome import Outcome
 
 _LONGEST: Final = 200
@@ -31,10 +32,12 @@ _ALIKE: Final = 0.6
 
 @dataclass(frozen=True, slots=True)
 class StageAtFault:
-    """The stage, and its evidence. `evidence`: one sentence for each run that was made, or why it is `unknown`."""
+    """The stage, and its evidence. `evidence`: one sentence for each run that was made, or why it is `unknown`.
+    `remedy`: the line that switches off just the pass that brings the fault; empty where none is known."""
 
     stage: Stage = "unknown"
     evidence: tuple[str, ...] = ()
+    remedy: str = ""
 
 
 def stage_at_fault(context: RunContext, graph: Graph, row: Row) -> StageAtFault:
@@ -44,16 +47,17 @@ def stage_at_fault(context: RunContext, graph: Graph, row: Row) -> StageAtFault:
     find = backend.stage_at_fault if isinstance(backend, Staged) else None
     if find is None:
         return StageAtFault("unknown", (f"No option of {side} switches a stage off.",))
-    runs = StageRuns(context, graph, row)
+    runs, remedy = StageRuns(context, graph, row), ""
     try:
         stage = find(runs)
     except Exception as error:  # what a platform does wrong is data
         stage = "unknown"
         runs.note(f"Its backend failed to tell the stage: {type(error).__name__}: {_line(str(error))}.")
     else:
+        remedy = service("pass_at_fault")(runs, stage)
         if stage == "unknown":
             runs.note("None of these runs tells the stage.")
-    return StageAtFault(stage, tuple(runs.evidence))
+    return StageAtFault(stage, tuple(runs.evidence), remedy)
 
 
 class StageRuns:
@@ -115,10 +119,10 @@ class StageRuns:
         """Adds a sentence to the evidence."""
         self.evidence.append(sentence)
 
-    def ask(self, platform: str, words: str = "") -> Shown:
-        """Runs the graph on a platform. `words`: what the evidence calls it, by default its name."""
+    def ask(self, platform: str, words: str | None = "") -> Shown:
+        """Runs the graph on a platform. `words`: what the evidence calls it, by default its name; None: no sentence."""
         answer, reason = self._run_variant(parse(platform))
-        self.evidence.append(f"{words or platform} {reason}.")
+        self.evidence += [] if words is None else [f"{words or platform} {reason}."]
         return answer
 
     def _run_variant(self, platform: PlatformName) -> tuple[Shown, str]:

@@ -49,6 +49,7 @@ _OPTIONS: Final = (
         ("default", "float"),
     ),
     Option("deterministic", "on asks ONNX Runtime for deterministic kernels where it has them", ("off", "on")),
+    Option("without", "optimizers to leave out, by name, joined by +", (), r"\w+(\+\w+)*", "names joined by +"),
 )
 #: ONNX Runtime fuses DequantizeLinear and MatMul into MatMulNBits, whose accuracy level is 4 by default: operands of 8
 #: bits. At 0 it computes in the operands' own dtype.
@@ -61,35 +62,28 @@ _EXPORTERS: Final = {
 
 
 class OnnxRuntimePlatform:
-    """Makes sessions with one set of options. `threads`: None leaves the number to ONNX Runtime."""
+    """Makes sessions with one set of options."""
 
-    def __init__(
-        self, opt: str, threads: int | None, way: str, activations: str = "default", deterministic: bool = False
-    ) -> None:
-        self._deterministic = deterministic
-        self._entries = _entries({"activations": activations})
-        self._export = way
-        self._opt = opt
-        self._threads = threads
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._without = options["without"].split("+") if "without" in options else []
         runtime().set_default_logger_severity(4)
 
     def describe(self) -> Mapping[str, Any]:
         return {
             **host.described(_MODULES),
             "provider": _PROVIDER,
-            "graph_optimization": self._opt,
-            "intra_op_threads": self._threads,
+            "graph_optimization": self._options["opt"],
+            "intra_op_threads": thread_count(self._options),
             "execution_mode": "sequential",
-            "use_deterministic_compute": self._deterministic,
+            "use_deterministic_compute": self._options["deterministic"] == "on",
+            **({"disabled_optimizers": self._without} if self._without else {}),
             INFERENCE_ONLY: True,
             HALF_WEIGHT_COPIES: WIDENED_COPIES,
-            "exporter": _EXPORTERS[self._export],
-            dtype_policy.KEY: dtype_policy.measured_dtypes(self._measured()),
+            "exporter": _EXPORTERS[self._options["export"]],
+            # Both exports write the same operators, and this one is fast.
+            dtype_policy.KEY: dtype_policy.measured_dtypes(OnnxRuntimePlatform({**self._options, "export": "direct"})),
         }
-
-    def _measured(self) -> OnnxRuntimePlatform:
-        """Returns the platform for measuring dtypes: both exports write the same operators, and this one is fast."""
-        return self if self._export == "direct" else OnnxRuntimePlatform(self._opt, self._threads, "direct")
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         from mindgap.platforms.onnx.export_cache import shared_export
@@ -97,13 +91,12 @@ class OnnxRuntimePlatform:
 
         if graph.grad:
             raise Unsupported("backward", "ONNX Runtime's inference sessions run no backward pass")
-        if self._export == "direct":
-            exported = shared_export(graph, inputs, apart=True)
-        else:
-            exported = export_official(graph, inputs)
+        direct = self._options["export"] == "direct"
+        exported = shared_export(graph, inputs, apart=True) if direct else export_official(graph, inputs)
         session = new_session(
-            exported, [_PROVIDER], self._opt, self._threads, entries=self._entries, deterministic=self._deterministic
-        )
+            exported, [_PROVIDER], self._options["opt"], thread_count(self._options), entries=_entries(self._options),
+            deterministic=self._options["deterministic"] == "on", without=self._without,
+        )  # fmt: skip
         return OnnxRuntimeExecutable(session, exported, graph, _assigned(session))
 
 
@@ -123,16 +116,18 @@ def _assigned(session: Any) -> Delegation:
 def _script(options: Options) -> ScriptRunner | None:
     """Both ways to export write the same operators, and the script exports as users do. The operands are small: a
     session takes one thread for them."""
-    if options.get("threads", "1") != "1" or {"activations", "deterministic"} & options.keys():
+    if options.get("threads", "1") != "1" or {"activations", "deterministic", "without"} & options.keys():
         return None
     file = Path(__file__).with_name("run.py")
     return read_runner(file, _PACKAGES, "run_unoptimised" if "opt" in options else "run")
 
 
 def _file_script(options: Options, file: str) -> ScriptRunner | None:
-    if options.keys() - {"activations"}:
+    if options.keys() - {"activations", "without"} or len(options) > 1:
         return None
     edits = {'"FILE"': repr(file)}
+    if "without" in options:
+        edits = {'"FILE", options': f'"FILE", options, disabled_optimizers={options["without"].split("+")}', **edits}
     file_run = Path(__file__).with_name("run.py")
     function = "run_file_with_float_activations" if "activations" in options else "run_file"
     runner = read_runner(file_run, _PACKAGES, function, properties=_entries(options), edits=edits)
@@ -146,13 +141,7 @@ def _entries(options: Options) -> dict[str, str]:
 
 BACKEND: Final = HostRuntime(
     _MODULES,
-    lambda options: OnnxRuntimePlatform(
-        options["opt"],
-        thread_count(options),
-        options["export"],
-        options["activations"],
-        options["deterministic"] == "on",
-    ),
+    OnnxRuntimePlatform,
     _OPTIONS,
     script=_script,
     stage_at_fault=onnxruntime_stage,

@@ -49,6 +49,7 @@ class LeftToCpu(Exception):
 def new_session(
     exported: Exported, providers: Sequence[Provider], opt: str, threads: int | None, *, alone: bool = False,
     plugin: Any = None, entries: Mapping[str, str] | None = None, deterministic: bool = False,
+    without: Sequence[str] = (),
 ) -> Any:  # fmt: skip
     """Makes a session that records which provider gets which node.
 
@@ -58,6 +59,7 @@ def new_session(
     alone: ONNX Runtime makes no session where the CPU provider would run a node.
     entries: further entries of the session's configuration.
     deterministic: ONNX Runtime takes deterministic kernels where it has others as well (`use_deterministic_compute`).
+    without: optimizers that ONNX Runtime leaves out.
     plugin: the device of a plug-in that is the first of `providers`; None for providers within ONNX Runtime.
 
     Raises `Unsupported`, `CompileFailure` or, with `alone`, `LeftToCpu`.
@@ -75,7 +77,8 @@ def new_session(
         settings.add_session_config_entry(name, value)
     if alone:
         settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    names = {} if plugin is not None else {"providers": [*providers]}
+    names: dict[str, Any] = {} if plugin is not None else {"providers": [*providers]}
+    names |= {"disabled_optimizers": [*without]} if without else {}
     if plugin is not None:
         settings.add_provider_for_devices([plugin], providers[0][1])
     weights = exported.external.arrays

@@ -13,10 +13,6 @@ _PARTIAL: Final[dict[str, Stage]] = {
     "functional": "functionalisation",
     "decomposed": "decomposition",
 }
-#: Passes over graphs, as Inductor's option `off` names them.
-_PASSES: Final = (
-    "pattern_matcher", "constant_folding", "pre_grad_passes", "joint_passes", "post_grad_passes", "layout_optimization",
-)  # fmt: skip
 #: What generates code, in the order in which it is left out.
 _GENERATION: Final[dict[str, Stage]] = {
     "vectors": "vectorised code generation",
@@ -39,9 +35,6 @@ def inductor_stage(runs: VariantRuns) -> Stage:
     if runs.name.options.get("off"):
         return "unknown"
     if runs.ask(runs.with_options(off="passes")) == "right":
-        for name in _PASSES:
-            if runs.ask(runs.with_options(off=name)) == "right":
-                break
         return "graph pass"
     for name, stage in _GENERATION.items():
         if runs.ask(runs.with_options(off=name)) == "right":

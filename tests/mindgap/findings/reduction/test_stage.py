@@ -321,12 +321,6 @@ def test_decisions(
     assert decide(Answers(side, known, **more)) == stage
 
 
-def test_a_pass_of_inductor_is_named() -> None:
-    answers = Answers("cpu/inductor", {**RIGHT_BEFORE, "off=passes": "right", "off=joint_passes": "right"})
-    assert inductor_stage(answers) == "graph pass"  # type: ignore[arg-type]
-    assert answers.asked[-1] == "cpu/inductor@off=joint_passes"
-
-
 def test_a_platform_without_switches_is_unknown_with_the_reason() -> None:
     row = SimpleNamespace(blame="platform", platform=parse("faulty/eager"))
     context = SimpleNamespace(settings=RunSettings())

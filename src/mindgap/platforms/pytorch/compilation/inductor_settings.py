@@ -70,6 +70,8 @@ def configured(options: Options) -> Generator[None]:
         patches["cpp.simdlen"] = int(options["simdlen"])
     if "off" in options:
         patches |= SWITCHED_OFF[options["off"]]
+    if "without" in options:
+        patches["disabled_passes"] = options["without"].replace("+", ",")
     with inductor_config.patch(patches):
         yield
 
@@ -104,7 +106,7 @@ def _claim_cache(options: Options, description: Mapping[str, Any], compiler: str
         "flags": sorted(processor().flags),
         "compiler": compiler,
         # Inductor's key holds its configuration.
-        "options": {key: value for key, value in options.items() if key not in ("stage", "off")},
+        "options": {key: value for key, value in options.items() if key not in ("stage", "off", "without")},
         "threads": description["threads"],
         "capability": description["capability"],
         "device": description.get("hardware", description["device"]),

@@ -48,7 +48,7 @@ _HOST: Final = ("threads", "deterministic")
 _EAGER: Final = (*_HOST, "layout", "autocast")
 _PRODUCTS: Final = ("matmul", "tf32", "sdpa")
 _REDUCTIONS: Final = ("fp16_reduction", "bf16_reduction")
-_INDUCTOR: Final = ("freezing", "stage", "off")
+_INDUCTOR: Final = ("freezing", "stage", "off", "without")
 
 _ALL: Final = (
     TorchDevice(

@@ -9,6 +9,7 @@ from mindgap.platforms.protocol import Options, PlatformError
 from mindgap.platforms.pytorch.device.devices import TorchDevice
 from mindgap.platforms.pytorch.device.instruction_levels import LIBRARIES, TIERS, requested
 
+_FREE: Final = ("NAME",)
 #: Option -> the values it takes; None for a positive whole number.
 _VALUES: Final[dict[str, tuple[str, ...] | None]] = {
     "isa": tuple(TIERS),
@@ -26,6 +27,7 @@ _VALUES: Final[dict[str, tuple[str, ...] | None]] = {
         "passes", "pre_grad_passes", "joint_passes", "post_grad_passes", "pattern_matcher", "constant_folding",
         "layout_optimization", "vectors", "fusion", "generated_kernels",
     ),
+    "without": _FREE,
     "opt": ("all", "off"),
     "deterministic": ("on", "off"),
     "tf32": ("on", "off"),
@@ -57,6 +59,7 @@ _WORDS: Final = {
     "simdlen": "width in bits of the vectors in generated code, 1 for none",
     "stage": "the last stage of torch.compile that runs; eager mode runs what it made",
     "off": "a part of Inductor that is left out",
+    "without": "passes of Inductor that are left out, by their names, joined by +",
     "opt": "TorchScript's optimisation of the traced program",
     "deterministic": "only algorithms that give the same bits each time; an operator that has none is refused",
     "tf32": "float32 matrix products and convolutions in TF32, or in full float32",
@@ -90,7 +93,7 @@ def checked(options: Options, names: tuple[str, ...]) -> Options:
         if values is None:
             if not (value.isascii() and value.isdigit() and 0 < int(value) <= 1 << 16):
                 raise PlatformError(f"option {key}={value}: not a whole number from 1 to 65536")
-        elif value not in values:
+        elif values is not _FREE and value not in values:
             close = difflib.get_close_matches(value, values, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
             raise PlatformError(f"option {key}={value}: not one of {'|'.join(values)}{hint}")
