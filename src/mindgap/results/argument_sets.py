@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mindgap.results.rows import SEVERITY, Model, NonFinite, Report, Row
 
+_FILE: Final = re.compile(r"(?<=[?&]inputs=)[^&'\s]+")
 #: What has no verdict, between findings and calm rows.
 _WITHOUT: Final = ("not_judged", "unjudged", "not_run", "unsupported", "no_reference")
 
@@ -34,21 +36,19 @@ def joined(report: Report, groups: Mapping[str, str]) -> Report:
 def _model(name: str, sets: Sequence[Model]) -> Model:
     if len(sets) == 1:
         return dataclasses.replace(sets[0], name=name)
-    source = sets[0].source
     costs = [model.quantisation_cost for model in sets if model.quantisation_cost is not None]
     return dataclasses.replace(
-        sets[0], name=name, source=_without_set(source), argument_sets=len(sets),
+        sets[0], name=name, source=_of_all_sets([m.source for m in sets]), argument_sets=len(sets),
         reference_digests=tuple(digest for model in sets for digest in model.reference_digests),
         non_finite=_non_finite([model.non_finite for model in sets]),
         quantisation_cost=max(costs, key=lambda each: (bool(each.reason), each.largest), default=None),
     )  # fmt: skip
 
 
-def _without_set(source: str) -> str:
-    """The arguments of a command line without the option that names the first set: all sets are opened again."""
-    for option in ("?arguments=1", "&arguments=1"):
-        source = source.replace(option, "")
-    return source
+def _of_all_sets(sources: Sequence[str]) -> str:
+    """The arguments of a command line that open all sets again: with all files, or without the number of the first."""
+    files = ",".join(_FILE.findall(" ".join(sources)))
+    return re.sub(r"[?&]arguments=1\b", "", _FILE.sub(files, sources[0], count=1))
 
 
 def _row(name: str, sets: Sequence[Row]) -> Row:
