@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import mindgap
+
 ROOT = Path(__file__).parents[2]
 TOOL: dict[str, Any] = runpy.run_path(str(ROOT / "tools" / "run_pages.py"))
 
@@ -32,6 +34,12 @@ def test_a_line_that_a_command_does_not_give_is_named(tmp_path: Path) -> None:
     page = "```python\n# a.py\nprint('one 1')\nprint('two 25')\n```\n```console\n$ python a.py\none 2\nthree\n```\n"
     written, (wrong,) = TOOL["run_page"](page, tmp_path, True)
     assert "not in the output: three" in wrong and written.endswith("$ python a.py\none 1\ntwo 25\n```\n")
+
+
+def test_the_page_of_the_api_has_each_public_name() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    listed = [line.rpartition(".")[2] for line in page.split("\n") if line.startswith("::: ")]
+    assert sorted(listed) == sorted(set(mindgap.__all__) - {"__version__"})
 
 
 def test_readme_is_short() -> None:
