@@ -44,13 +44,16 @@ def program_lists(kept: Sequence[Operator], every: Sequence[Operator], device: s
     whole, rest = whole_modules(kept, every)
     lists: dict[str, str] = {}
     if whole:
+        starts = tuple(f"{name}." for name in whole)
         lists["PyTorch autocast"] = _REGION.format(device=device, modules=whole)
-        lists["torchao quantize_"] = (
-            f"filter_fn=lambda module, name: isinstance(module, torch.nn.Linear) and name not in {set_text(whole)}"
+        lists["coremltools (from coremltools.converters.mil.mil.scope import ScopeSource)"] = (
+            'compute_precision=ct.transform.FP16ComputePrecision(op_selector=lambda op: not (".".join('
+            f'op.scopes.get(ScopeSource.TORCHSCRIPT_MODULE_NAME, ())) + ".").startswith({starts}))'
         )
-        lists["coremltools"] = (
-            f"compute_precision=ct.transform.FP16ComputePrecision(lambda op: not {set_text(whole)}.intersection("
-            "op.scopes.get(ct.converters.mil.mil.scope.ScopeSource.TORCHSCRIPT_MODULE_NAME, ())))"
+    if linear := sorted({each.name for each in kept if each.kind.startswith("aten.linear.")} - {""}):
+        chosen = "{" + ", ".join(map(repr, linear)) + "}"
+        lists["torchao quantize_"] = (
+            f"filter_fn=lambda module, name: isinstance(module, torch.nn.Linear) and name not in {chosen}"
         )
     if rest:
         places: dict[str, list[str]] = {}
@@ -60,10 +63,6 @@ def program_lists(kept: Sequence[Operator], every: Sequence[Operator], device: s
             f"{place}: {', '.join(kinds)}" for place, kinds in sorted(places.items())
         )
     return lists
-
-
-def set_text(names: Sequence[str]) -> str:
-    return "{" + ", ".join(map(repr, names)) + "}"
 
 
 def whole_modules(kept: Sequence[Operator], every: Sequence[Operator]) -> tuple[list[str], list[Operator]]:
