@@ -27,8 +27,8 @@ def file_lists(kept: Sequence[Operator], carriers: Sequence[str], every: Sequenc
         return {"ONNX Runtime quantize_static": f"nodes_to_exclude={names}", "NNCF": f"IgnoredScope(names={names})"}
     lists = {
         "ONNX Runtime convert_float_to_float16": f"node_block_list={names}\n"
-        "# It casts to float16 between two nodes of the list too. On what it returns:\n"
-        "OnnxModel(converted).remove_cascaded_cast_nodes()  # from onnxruntime.transformers.onnx_model"
+        "# The tool casts to float16 between two nodes of the list too, where values overflow, and writes a cast that\n"
+        "# two nodes read twice, which ONNX Runtime refuses. The file of --save FILE.onnx has neither."
     }
     kinds = sorted({each.kind for each in kept})
     if all(each in kept for each in every if each.kind in kinds):
