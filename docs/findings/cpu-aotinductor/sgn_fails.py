@@ -1,6 +1,8 @@
-"""cpu/aotinductor: `sgn` of complex numbers does not compile ahead of time
+"""cpu/aotinductor: a complex number as the value of `torch.full` does not compile ahead of time; so `sgn` and `where` of complex numbers
 
-Condition: the dtype is complex.
+Condition: a kernel that is called through the proxy executor has a complex number among its arguments: `x *
+torch.full((3,), 2j)`, `torch.where(x != 0, x, torch.full((), 1j))`, and `sgn`, of which constant folding makes such a
+call.
 Seen with torch 2.13.0+cpu.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
@@ -15,7 +17,12 @@ class Model(torch.nn.Module):
     def forward(self, x0):
         return torch.sgn(x0)
 
+class Product(torch.nn.Module):
+    def forward(self, x0):
+        return x0 * torch.full((3,), 2j)
+
 CASES = {
+    "a product": (Product, lambda: (torch.tensor([1 + 1j, 0j, 2j]),)),
     "smallest": (Model, lambda: (torch.tensor([1 + 1j]),)),
     "ordinary size": (Model, lambda: (torch.complex(torch.linspace(-1, 1, 32), torch.linspace(2, 0, 32)).reshape(4, 8),)),
 }

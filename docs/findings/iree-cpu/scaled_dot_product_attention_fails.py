@@ -1,6 +1,7 @@
 """iree/cpu: `scaled_dot_product_attention` with a mask of two dimensions does not compile
 
-Condition: the mask has two dimensions (float and bool), the query three or four.
+Condition: the mask has two dimensions (float and bool), the query three or four; a mask of (1, n, n) beside a query
+of four dimensions fails too, with another message ("query and mask batch dimension mismatch").
 Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """

@@ -1,4 +1,4 @@
-"""onnxruntime/cpu: `x << n` and `x >> n` of uint8 give int8: 100 << 1 is -56
+"""onnxruntime/cpu: `x << n` and `x >> n` of uint8 give int8: 100 << 1 is -56; `(x >> 4) & 15`, as for 4-bit weights, makes an invalid model
 
 Condition: the tensor is uint8: `x << 1`, `1 << x`, `torch.bitwise_left_shift(x, y)` of two uint8; also where the
 result is converted, `(x << 1).float()`.

@@ -31,8 +31,8 @@ def run(model, fresh):
 
 def off(found, right):
     """How far each element is off, relative to the element of `right`; inf where NaN, inf or integers differ."""
-    size = right.to(torch.complex128).abs()
-    apart = (found.to(torch.complex128) - right).abs() / size
+    f, r = found.to(torch.complex128), right.to(torch.complex128)
+    apart = (f - r).abs() / r.abs()
     apart = apart if right.is_floating_point() or right.is_complex() else apart + torch.inf
     return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, apart.nan_to_num(torch.inf, torch.inf))
 

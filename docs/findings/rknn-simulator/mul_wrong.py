@@ -37,8 +37,8 @@ def run(model, fresh):
         return [torch.as_tensor(a) for a in found]
 def off(found, right):
     """How far each element is off, relative to the largest of `right`; inf where NaN, inf or integers differ."""
-    size = right.to(torch.complex128).abs()
-    apart = (found.to(torch.complex128) - right).abs() / (max(size[size.isfinite()].tolist(), default=0) or 1)
+    f, r = found.to(torch.complex128), right.to(torch.complex128)
+    apart = (f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1)
     apart = apart if right.is_floating_point() or right.is_complex() else apart + torch.inf
     return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, apart.nan_to_num(torch.inf, torch.inf))
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]

@@ -17,8 +17,8 @@ HOOK: Final = 'sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It can
 _OFF: Final = '''
 def off(found, right):
     """How far each element is off, relative to MAGNITUDE; inf where NaN, inf or integers differ."""
-    size = right.to(torch.complex128).abs()
-    apart = (found.to(torch.complex128) - right).abs() / SIZE
+    f, r = found.to(torch.complex128), right.to(torch.complex128)
+    apart = (f - r).abs() / SIZE
     apart = apart if right.is_floating_point() or right.is_complex() else apart + torch.inf
     return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, apart.nan_to_num(torch.inf, torch.inf))
 '''
@@ -29,8 +29,8 @@ def off(found, right):
 '''
 #: What a script divides by -> its words, and its source.
 _SIZES: Final = {
-    "largest": ("the largest of `right`", "(max(size[size.isfinite()].tolist(), default=0) or 1)"),
-    "element": ("the element of `right`", "size"),
+    "largest": ("the largest of `right`", "(max(r[r.isfinite()].abs().tolist(), default=0) or 1)"),
+    "element": ("the element of `right`", "r.abs()"),
 }
 
 

@@ -30,3 +30,12 @@ def test_a_difference_from_zero_is_infinitely_far_for_the_element() -> None:
     exact, found = torch.tensor([0.0, 1.0]), torch.tensor([1e-9, 1.0])
     assert error_of(True)(found, exact) == float("inf")
     assert error_of(False)(found, exact) == pytest.approx(1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.uint8])
+def test_elements_that_are_no_floats_are_equal_or_infinitely_far(dtype: torch.dtype) -> None:
+    exact = torch.tensor([0, 1, 1]).to(dtype)
+    found = torch.tensor([0, 1, 0]).to(dtype)
+    for each_element in (False, True):
+        assert error_of(each_element)(found, exact) == float("inf")
+        assert error_of(each_element)(exact, exact) == 0.0
