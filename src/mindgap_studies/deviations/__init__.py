@@ -4,6 +4,6 @@ Input: outputs of models on many platforms, published or one's own. Output: tabl
 remaining precision, under the paper's definitions and under ours.
 """
 
-from mindgap_studies.deviations.definitions import OURS, PAPER, PROFILES, Mode, Profile, class_numbers, most_frequent
+from mindgap_studies.deviations.definitions import OURS, PAPER, Profile, class_numbers, most_frequent
 
-__all__ = ["OURS", "PAPER", "PROFILES", "Mode", "Profile", "class_numbers", "most_frequent"]
+__all__ = ["OURS", "PAPER", "Profile", "class_numbers", "most_frequent"]

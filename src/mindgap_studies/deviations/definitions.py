@@ -12,7 +12,7 @@ tie. Its code takes the largest of the tied outputs in lexicographic order of va
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,7 +33,6 @@ class Profile:
 
 PAPER: Final = Profile("paper", VALUES, largest_first=False, records_ties=False)
 OURS: Final = Profile("mindgap", BITS, largest_first=True, records_ties=True)
-PROFILES: Final[Mapping[str, Profile]] = {profile.name: profile for profile in (PAPER, OURS)}
 
 
 @dataclass(frozen=True, slots=True)

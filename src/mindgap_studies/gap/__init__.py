@@ -5,6 +5,6 @@ Input: a store with a run of `diff` or of a campaign. Output: tables, and whethe
 
 from mindgap_studies.gap.published import PUBLISHED, Published
 from mindgap_studies.gap.reconcile import Check, checks
-from mindgap_studies.gap.study import TABLES, Study, gap, gap_object, suitable_run
+from mindgap_studies.gap.study import TABLES, Study, gap, gap_object
 
-__all__ = ["PUBLISHED", "TABLES", "Check", "Published", "Study", "checks", "gap", "gap_object", "suitable_run"]
+__all__ = ["PUBLISHED", "TABLES", "Check", "Published", "Study", "checks", "gap", "gap_object"]

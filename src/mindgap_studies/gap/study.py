@@ -79,7 +79,7 @@ class Study(StudyTables):
 
 def gap(store: Store, run: str | None = None) -> Study:
     """Runs the study of a run, by default the latest suitable one. Raises `StoreError` if there is none."""
-    about = suitable_run(store, run)
+    about = _suitable_run(store, run)
     require_whole(store, about["run"])
     tables = tuple(each.table(store, about["run"]) for each in TABLES)
     finished = about["seconds"] is not None
@@ -101,7 +101,7 @@ def gap_object(study: Study) -> dict[str, Any]:
     }
 
 
-def suitable_run(store: Store, run: str | None = None) -> dict[str, Any]:
+def _suitable_run(store: Store, run: str | None = None) -> dict[str, Any]:
     """Returns the run's row of `runs`, with the number of its outcomes. Raises `StoreError`."""
     known = store.rows(_RUNS)
     if run is not None:

@@ -58,7 +58,7 @@ def test_text_groups_platforms_with_the_same_flips() -> None:
     found.flips = [Flip(c.name, n, 0, n, 0, 1, "other form", origin="head") for c in columns[2:] for n in (0, 1)]
     found.near_ties = [NearTie("", 1, 0, 1, 0.001, 0.002)]
     print_page(task_page(found), out := io.StringIO())
-    lines = [re.split(r" {2,}", line.rstrip()) for line in out.getvalue().splitlines()]
+    lines = [re.split(r" {2,}", line.strip()) for line in out.getvalue().splitlines()]
     on, origin = "int8 on cpu/eager, onnxruntime/cpu", "head"
     assert ["0", "cat became dog (right: cat)", "other form", "–", "–", on, origin] in lines
     assert ["1", "cat became dog (right: dog)", "other form", "–", "–", on, origin] in lines

@@ -4,19 +4,9 @@ Input: a directory of Parquet files with stored outputs. Output: the paper's tab
 stored bytes, compared with the printed tables and with the paper's statements.
 """
 
-from mindgap_studies.deviations.published.claims import Claim
 from mindgap_studies.deviations.published.figures import NamedDendrogram
-from mindgap_studies.deviations.published.matrix import COLUMNS, Cell, ClassMatrix
+from mindgap_studies.deviations.published.matrix import COLUMNS
 from mindgap_studies.deviations.published.parquet import BadData
 from mindgap_studies.deviations.published.study import PublishedStudy, published_study
 
-__all__ = [
-    "COLUMNS",
-    "BadData",
-    "Cell",
-    "Claim",
-    "ClassMatrix",
-    "NamedDendrogram",
-    "PublishedStudy",
-    "published_study",
-]
+__all__ = ["COLUMNS", "BadData", "NamedDendrogram", "PublishedStudy", "published_study"]

@@ -5,7 +5,7 @@ same.
 """
 
 from mindgap_studies.machines.subjects.models import full_suite, quick_suite
-from mindgap_studies.machines.subjects.runnable import Keep, Runnable, runnable
+from mindgap_studies.machines.subjects.runnable import Runnable, runnable
 from mindgap_studies.machines.subjects.samples import given_model
 
-__all__ = ["Keep", "Runnable", "full_suite", "given_model", "quick_suite", "runnable"]
+__all__ = ["Runnable", "full_suite", "given_model", "quick_suite", "runnable"]
