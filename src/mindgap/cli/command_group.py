@@ -33,7 +33,7 @@ _OWN: Final = {
 
 #: In which order help lists commands. One that is not named here is a further one.
 _TASKS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Compare a model": ("diff", "stress", "upgrade", "bisect", "trace", "reduce", "precision", "invariance"),
+    "Compare a model": ("diff", "stress", "against", "upgrade", "bisect", "trace", "reduce", "precision", "invariance"),
     "Know a platform": ("platforms", "env", "coverage", "portability", "repeats", "metamorphic"),
     "Keep models and results": ("capture", "report", "cache", "corpus"),
     "Test by the thousand, and study": ("demo", "synth", "campaign", "causes", "study", "selftest"),

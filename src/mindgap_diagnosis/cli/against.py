@@ -1,0 +1,164 @@
+"""Implements `mindgap against`, which compares two ONNX files of one model."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
+
+import typer
+from rich.text import Text
+
+from mindgap.cli.diff import AsJson, Deadline, Options, finished, report_problems, seconds
+from mindgap.cli.progress import progress
+from mindgap.cli.sources import OnlyPlatform, source_client, subjects
+from mindgap.cli.streams import Exit, complain, result_stream, status_of
+from mindgap.cli.tables import Lines, print_report
+from mindgap.graph import Graph, MindgapError, default_tensor_store, materialise_all
+from mindgap.own_path.client import OwnPathClient
+from mindgap.own_path.runners import check_file
+from mindgap.platforms.registry import canonical
+from mindgap.results.settings import DEADLINE_S, RunSettings
+from mindgap.source_worker.client import ProgramRefused
+from mindgap.workflows.diff import Report, Subject, diff_many
+
+if TYPE_CHECKING:
+    from mindgap_diagnosis.rewrites.parting import Parting
+    from mindgap_diagnosis.rewrites.structure import OnnxFile, StructuralChanges
+
+#: Lines of a kind that are printed.
+_MOST: Final = 8
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What was found of two files."""
+
+    report: Report
+    changes: StructuralChanges
+    parting: Parting | str
+
+    def json_text(self) -> str:
+        parted = self.parting if isinstance(self.parting, str) else asdict(self.parting)
+        data: dict[str, Any] = {
+            "report": json.loads(self.report.to_json()), "structure": asdict(self.changes), "first_parting": parted,
+        }  # fmt: skip
+        return json.dumps(data, indent=1) + "\n"
+
+
+def against(
+    new: Annotated[Path, typer.Argument(metavar="NEW.onnx", help="The file after the rewrite.")],
+    old: Annotated[Path, typer.Argument(metavar="OLD.onnx", help="The file before it, which is taken as right.")],
+    platforms: OnlyPlatform,
+    options: Options = None,
+    as_json: AsJson = False,
+    deadline: Deadline = DEADLINE_S,
+) -> int:
+    """Compare two ONNX files of one model: before and after an optimiser, a simplifier, a quantiser, a converter. The
+    new file runs on the platform, and the old one says what is right: a rewrite that is right is `rounding`. Nodes and
+    constants are compared too, and the first value that parts is named in both files.
+
+    Exit status: as for mindgap diff.
+
+    Example: mindgap against slim.onnx model.onnx -p onnxruntime/cpu
+    """
+    platform = canonical(platforms[0])
+    sides = _checked(old, new)
+    check_file(platform, new, False)
+    settings, tensors = RunSettings(deadline_s=seconds(deadline)), default_tensor_store()
+    from mindgap_diagnosis.rewrites.structure import structural_changes
+
+    def run() -> Report:
+        with (
+            progress() as tell,
+            source_client(tensors, settings.deadline_s, None) as client,
+            OwnPathClient(settings.deadline_s, {platform: new}, where=client.where) as exporting,
+        ):
+            programs = subjects([str(old)], options or [], client, False, exporting)
+            opened.extend(replace(each, graph=cache(each.graph)) for each in programs)
+            if len(opened) != 1:
+                raise MindgapError(f"{old}: it is run with {len(opened)} sets of inputs: name one (--set arguments=1)")
+            graphs.extend(_graph(opened[0]))
+            return diff_many(opened, [platform], settings=settings, progress=tell, tensors=tensors)
+
+    opened: list[Subject] = []
+    graphs: list[Graph] = []
+    with result_stream() as out:
+        report, status = finished(run)
+        inputs = [materialise_all(each, tensors) for each in graphs]
+        given = [
+            array for graph, arrays in zip(graphs, inputs, strict=True)
+            for each, array in zip(graph.inputs, arrays, strict=True) if each.role == "input"
+        ]  # fmt: skip
+        answer = _Answer(report, structural_changes(*sides), _parting(sides, given))
+        if as_json:
+            out.write(answer.json_text())
+        else:
+            print_report(report, out)
+            _print(answer, out)
+    report_problems(report)
+    left = [row.own_path.detail for row in report.rows if row.own_path and row.own_path.status == "not_compared"]
+    for reason in left:
+        complain(f"{new}: not compared: {reason}")
+    return status or (Exit.WRONG_USE if left else status_of(report))
+
+
+def _checked(old: Path, new: Path) -> tuple[OnnxFile, OnnxFile]:
+    """Both files, read. Raises `MindgapError` for what is no ONNX file, and for files of two models."""
+    for each in (new, old):
+        if each.suffix != ".onnx" or not each.is_file():
+            raise MindgapError(f"{each}: {'it is no .onnx file' if each.is_file() else 'there is no such file'}")
+    from mindgap_diagnosis.rewrites.structure import check_one_model, read_onnx
+
+    sides = read_onnx(old), read_onnx(new)
+    check_one_model(*sides)
+    return sides
+
+
+def _graph(subject: Subject) -> list[Graph]:
+    """The graph of the old file; none where it has no translation."""
+    try:
+        return [subject.captured()]
+    except ProgramRefused:
+        return []
+
+
+def _parting(sides: tuple[OnnxFile, OnnxFile], given: list[Any]) -> Parting | str:
+    from mindgap_diagnosis.rewrites.parting import first_parting
+
+    old, new = sides
+    if len(given) != len(old.inputs):
+        return "The values inside were not compared: the old file has no translation."
+    return first_parting(old.path, new.path, dict(zip(old.inputs, given, strict=True)))
+
+
+def _print(answer: _Answer, out: TextIO) -> None:
+    changes, lines = answer.changes, Lines(out)
+    lines.put(Text())
+    lines.put(Text("What the rewrite did", style="bold"))
+    texts = [
+        f"nodes {changes.nodes[0]} -> {changes.nodes[1]}, constants {changes.constants[0]} -> {changes.constants[1]}"
+    ]
+    texts += [
+        f"{word}: {', '.join(f'{n} {op}' for op, n in each)}"
+        for word, each in (("gone", changes.gone), ("new", changes.added))
+        if each
+    ]
+    texts += _most([f"{' + '.join(olds)} -> {new}" for olds, new in changes.replaced])
+    texts += _most([f"folded: {each}" for each in changes.folded])
+    texts += _most([f"attribute {name}: {before} -> {after}" for name, before, after in changes.attributes])
+    texts += _most([f"constant {name}: {how}" for name, how in changes.changed])
+    for text in texts:
+        lines.put(Text(text), 4, Text("  "))
+    part = answer.parting
+    if isinstance(part, str):
+        lines.put(Text(part), 4, Text("  "))
+        return
+    lines.put(Text(f"first value that parts: {part.value}, {part.off:.2g} of its largest magnitude"), 4, Text("  "))
+    lines.put(Text(f"old: {part.old}; new: {part.new}"), 6, Text("    "))
+
+
+def _most(texts: list[str]) -> list[str]:
+    return texts if len(texts) <= _MOST else [*texts[:_MOST], f"… and {len(texts) - _MOST} more of this kind"]

@@ -1,0 +1,97 @@
+"""Finds the first value that two ONNX files of one model compute differently."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mindgap.graph import Array
+from mindgap.graph.compare.metrics import distance
+from mindgap.onnx_files.cutting import CutModel, cut_model
+
+#: Seconds for the evaluation of each file.
+_SECONDS: Final = 20.0
+#: Values part where they differ by more than this share of what the last values that can be compared differ by.
+_SHARE: Final = 0.01
+#: Values that differ by less are equal, of float32.
+_EQUAL: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """The first value that parts. `old`, `new`: the nodes that make it, `conv1 (Conv)`. `off`: how far it is apart, of
+    its largest magnitude. `by`: `name`, or `value` where it has another name in the new file. `compared`: values that
+    were compared."""
+
+    old: str
+    new: str
+    value: str
+    off: float
+    by: str
+    compared: int
+
+
+def first_parting(old: Path, new: Path, given: Mapping[str, Array]) -> Parting | str:
+    """Evaluates both files node by node, and returns the first value of the old file that parts, in its order.
+
+    Values are matched by name, else by what they compute: a value of the same shape that is equal. Returns a sentence
+    where none parts or nothing can be compared. `given`: the inputs by name.
+    """
+    sides = [_evaluated(path, given) for path in (old, new)]
+    before, after = sides
+    if before is None or after is None:
+        return "The values inside were not compared: one of the files cannot be cut."
+    pairs = _pairs(before, after)
+    offs = {name: distance([_wide(before.values[name])], [_wide(after.values[other])]) for name, other in pairs.items()}
+    worst = max(offs.values(), default=0.0)
+    makers = [
+        {name: place for place, node in enumerate(each.model.graph.node) for name in node.output}
+        for each in (before, after)
+    ]
+    for name in makers[0]:
+        if name in offs and offs[name] > max(_EQUAL, _SHARE * worst):
+            ours, theirs = makers[0][name], makers[1][pairs[name]]
+            by = "name" if name == pairs[name] else "value"
+            texts = f"{before.name(ours)} ({before.op(ours)})", f"{after.name(theirs)} ({after.op(theirs)})"
+            return Parting(*texts, name, offs[name], by, len(offs))
+    return f"None of {len(offs)} values that both files compute parts." if offs else "No value inside can be compared."
+
+
+def _wide(array: Array) -> Array:
+    return array.astype("float64") if array.dtype.kind in "fiub" else array
+
+
+def _pairs(old: CutModel, new: CutModel) -> dict[str, str]:
+    """For each value of the old file that a node makes, that of the new one: of the same name and shape, else equal."""
+    made = [
+        {name: each.values[name] for node in each.model.graph.node for name in node.output if name in each.values}
+        for each in (old, new)
+    ]
+    pairs = {name: name for name, array in made[0].items() if name in made[1] and made[1][name].shape == array.shape}
+    free = {name: array for name, array in made[1].items() if name not in pairs}
+    for name, array in made[0].items():
+        if name in pairs or array.dtype.kind not in "fiub" or not array.size:
+            continue
+        alike = [other for other, each in free.items() if each.shape == array.shape and each.dtype.kind in "fiub"]
+        equal = next((other for other in alike if distance([_wide(array)], [_wide(free[other])]) <= _EQUAL), None)
+        if equal is not None:
+            pairs[name] = equal
+            del free[equal]
+    return pairs
+
+
+def _evaluated(path: Path, given: Mapping[str, Array]) -> CutModel | None:
+    """A file with the values of its nodes, but for those that cannot be evaluated."""
+    cut, until = cut_model(path, dict(given)), time.monotonic() + _SECONDS
+    if isinstance(cut, str):
+        return None
+    for place, node in enumerate(cut.model.graph.node):
+        if time.monotonic() > until:
+            break
+        if all(name in cut.values for name in node.input if name):
+            results = cut.evaluated(place)
+            cut.values |= {} if isinstance(results, str) else results
+    return cut
