@@ -98,6 +98,8 @@ def test_one_platform_is_compared_with_itself(here: Path) -> None:
     # TorchScript has no `view` to another dtype; the other forms give the same bits.
     ok(ran, r"through its bits +failed", r"culprit +aten\.view\.dtype", r"1 failed, 30 identical", status=1)
     ok(mindgap("invariance", "net.py:make", "-p", "cpu/eager", cwd=here), r"batch")
+    ok(mindgap("precision", "net.py:make", "-p", "cpu/eager", cwd=here), r"in float16: none of \d+ operators must stay")
+    ok(mindgap("stress", "net.py:make", "-p", "cpu/jit", cwd=here), r"net:make \(\d sets of arguments\)")
     ok(mindgap("repeats", "softmax", "-p", "cpu/eager", "--repeat", "20", cwd=here), r"softmax")
 
 

@@ -96,7 +96,6 @@ SERVICE: Final = "mindgap_diagnosis.precision.onnx_file:onnx_service"
 def onnx_service(_: Channel, file: str, runtime: str, optimise: bool) -> Service:
     """Opens the service for one file. `runtime`: `onnxruntime` or `onnx`, its reference evaluator."""
     model = _named(file)
-    kinds = sorted({node.op_type for node in model.graph.node})
 
     def run(frame: Frame) -> Answer:
         header = frame.header
@@ -108,10 +107,10 @@ def onnx_service(_: Channel, file: str, runtime: str, optimise: bool) -> Service
             given = _run(header["path"] or file, runtime, optimise, feeds)
         except Exception as error:  # a tool's or the runtime's, which is a result
             return {"kind": "failed", "message": f"{type(error).__name__}: {error}"}, ()
-        return {"kind": "done"}, [_wide(each) for each in given]
+        arrays = [np.asarray(each) for each in given]
+        return {"kind": "done"}, [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
 
-    lowered = {"float16": _float16_kinds(kinds), "int8": _int8_kinds(kinds)}
-    return Service({"run": run}, {"lowered": lowered})
+    return Service({"run": run}, {"lowered": _lowered({node.op_type for node in model.graph.node})})
 
 
 def _named(file: str) -> Any:
@@ -124,14 +123,12 @@ def _named(file: str) -> Any:
     return model
 
 
-def _float16_kinds(kinds: Sequence[str]) -> list[str]:
+def _lowered(kinds: set[str]) -> dict[str, list[str]]:
+    """Returns the types of nodes that the tools convert, by format."""
     blocked = importlib.import_module("onnxruntime.transformers.float16").DEFAULT_OP_BLOCK_LIST
-    return [kind for kind in kinds if kind not in blocked]
-
-
-def _int8_kinds(kinds: Sequence[str]) -> list[str]:
     registry = importlib.import_module("onnxruntime.quantization.registry")
-    return [kind for kind in kinds if kind in registry.QDQRegistry or kind in registry.QLinearOpsRegistry]
+    known = {*registry.QDQRegistry, *registry.QLinearOpsRegistry}
+    return {"float16": sorted(kinds.difference(blocked)), "int8": sorted(kinds & known)}
 
 
 def _as_float16(model: Any, kept: Sequence[str], _: Mapping[str, Array], path: str) -> None:
@@ -196,8 +193,3 @@ def _run(path: str, runtime: str, optimise: bool, feeds: Mapping[str, Array]) ->
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     return session.run(None, dict(feeds))
-
-
-def _wide(value: Any) -> Array:
-    array = np.asarray(value)
-    return array.astype(np.float64) if array.dtype.kind == "f" else array

@@ -74,6 +74,7 @@ def _sum(edges: Sequence[tuple[frozenset[int], Damage]]) -> Damage:
 MOST_RUNS: Final = 25
 #: The measured error of the outputs when these operators stay in float32; infinite for NaN or infinity.
 Measure = Callable[[frozenset[int]], float]
+_Run = Callable[[Sequence[int]], float]
 
 
 @dataclass(frozen=True)
@@ -91,41 +92,31 @@ class Proved:
     proved: bool = True
 
 
-class _Counted:
-    """Measures each set once, and counts."""
-
-    def __init__(self, measure: Measure) -> None:
-        self._measure, self.known = measure, dict[frozenset[int], float]()
-
-    def __call__(self, kept: Sequence[int] | frozenset[int]) -> float:
-        key = frozenset(kept)
-        if key not in self.known:
-            self.known[key] = self._measure(key)
-        return self.known[key]
-
-    @property
-    def runs(self) -> int:
-        return len(self.known)
-
-
 def search(ranking: Ranking, measure: Measure, bound: float, most_runs: int = MOST_RUNS) -> Proved:
     """Finds the shortest beginning of the ranking that meets the bound, then gives back what is not needed.
 
     Where nothing meets the bound, `kept` holds all and `after` is above it.
     """
-    run, order = _Counted(measure), ranking.order
+    order, known = ranking.order, dict[frozenset[int], float]()
+
+    def run(kept: Sequence[int]) -> float:
+        key = frozenset(kept)
+        if key not in known:
+            known[key] = measure(key)
+        return known[key]
+
     before = run(())
     if before <= bound:
-        return Proved((), before, before, None, run.runs)
+        return Proved((), before, before, None, len(known))
     all_wide = run(order)
     if not all_wide <= bound:
-        return Proved(order, before, all_wide, all_wide, run.runs)
+        return Proved(order, before, all_wide, all_wide, len(known))
     length = _shortest(ranking, run, bound, before)
-    kept, errors, proved = _minimal(order[:length], run, bound, most_runs)
-    return Proved(tuple(kept), before, run(kept), all_wide, run.runs, errors, proved)
+    kept, errors, proved = _minimal(order[:length], run, bound, max(most_runs - len(known), 1))
+    return Proved(tuple(kept), before, run(kept), all_wide, len(known), errors, proved)
 
 
-def _shortest(ranking: Ranking, run: _Counted, bound: float, before: float) -> int:
+def _shortest(ranking: Ranking, run: _Run, bound: float, before: float) -> int:
     """The length of the shortest beginning that meets the bound: searched from the predicted one in steps that double
     until lengths on both sides are known, then by bisection."""
     order, predicted = ranking.order, ranking.damage[0]
@@ -141,12 +132,9 @@ def _shortest(ranking: Ranking, run: _Counted, bound: float, before: float) -> i
     return meets
 
 
-def _minimal(
-    beginning: Sequence[int], run: _Counted, bound: float, most_runs: int
-) -> tuple[list[int], dict[int, float], bool]:
-    """Gives back operators, the least needed first, one at a time where the runs left suffice, else several."""
+def _minimal(beginning: Sequence[int], run: _Run, bound: float, left: int) -> tuple[list[int], dict[int, float], bool]:
+    """Gives back operators, the least needed first, one at a time if `left` runs suffice, else several."""
     kept, errors = list(beginning), dict[int, float]()
-    left = max(most_runs - run.runs, 1)
     size = -(-len(kept) // left)
     for first in range(len(beginning), 0, -size):
         group = beginning[max(first - size, 0) : first]

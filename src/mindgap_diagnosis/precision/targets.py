@@ -206,12 +206,8 @@ def _file(capture: Capture, source: str, folder: Path, tensors: TensorStore) -> 
     feeds = {name: arrays[number] for name, number in zip(exported.inputs, exported.fed, strict=True)}
     with warnings.catch_warnings(action="ignore"):  # of a file that the user does not see
         graph = functionalize(capture(str(path))).graph
-    return OnnxFile(path, feeds), {name: _place(label) for name, label in exported.origin.items()}, graph
-
-
-def _place(label: str) -> str:
-    path, line = parted_label(label)
-    return line or path
+    places = {name: parted_label(label) for name, label in exported.origin.items()}
+    return OnnxFile(path, feeds), {name: line or module for name, (module, line) in places.items()}, graph
 
 
 def _arrays(graph: Graph, file: OnnxFile, tensors: TensorStore) -> Sequence[Array]:
