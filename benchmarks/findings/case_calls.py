@@ -17,14 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from facts import Facts, read_facts
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-from facts import Facts, read_facts  # noqa: E402
-from operator_use import Call, Seen, defaults, seen_calls  # noqa: E402
+# For this import only: modules there have names of packages of the tests.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from operator_use import Call, Seen, defaults, seen_calls
 
-from mindgap.findings.causes.call_predicate import OperatorCall, call_predicate  # noqa: E402
-from mindgap.findings.causes.packets import function_of  # noqa: E402
-from mindgap.findings.script.form import case_part  # noqa: E402
+sys.path.pop(0)
+
+from mindgap.findings.causes.call_predicate import OperatorCall, call_predicate
+from mindgap.findings.causes.packets import function_of
+from mindgap.findings.script.form import case_part
 
 
 def calls_of(run: Callable[[], Any]) -> set[Call]:

@@ -45,7 +45,9 @@ def sides(printed: str) -> tuple[str, str]:
     at = re.search(r"^  at (\[[^\]]*\]): eager (.*?)  \S+ (.*?)(?:  float64 (.*))?$", printed, re.MULTILINE)
     if at:
         exact = f" (float64: {at[4].strip()})" if at[4] else ""
-        return f"{at[2].strip()} at {at[1]}{exact}", f"{at[3].strip()} at {at[1]}"
+        kinds = re.search(r", output \d+: (torch\.\S+.*?) for (torch\..*?), error", printed)
+        actual, expected = (f" of {kinds[1]}", f" of {kinds[2]}") if kinds else ("", "")
+        return f"{at[2].strip()} at {at[1]}{expected}{exact}", f"{at[3].strip()} at {at[1]}{actual}"
     apart = re.search(r": (torch\.\S+.*?) for (torch\..*): wrong\n  eager (.*?)  \S+ (.*)$", printed, re.MULTILINE)
     if apart:
         return f"{apart[2]} {apart[3]}", f"{apart[1]} {apart[4]}"

@@ -26,6 +26,8 @@ import facts as fact_files  # noqa: E402
 import listing  # noqa: E402
 import pages  # noqa: E402
 
+sys.path.pop(0)
+
 LISTED = {cause.findings[0].script: cause for cause in read_causes(FINDINGS / "causes.json")}
 FACTS = {
     entry["script"]: entry
