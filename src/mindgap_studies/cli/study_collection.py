@@ -108,13 +108,13 @@ def _runnables(wanted: Collection, store: TensorStore, refused: list[str]) -> li
     return [each for runnables in found.values() for each in runnables]
 
 
-def _summary(path: Path, found: MachineObservations) -> str:
+def _summary(path: Path, observations: MachineObservations) -> str:
     """Says what the file holds: what ran, and what did not with the reason."""
-    missing = {name: facts["unavailable"] for name, facts in found.settings.items() if "unavailable" in facts}
-    failed = [each for each in found.observations if not each.classes]
+    missing = {name: facts["unavailable"] for name, facts in observations.settings.items() if "unavailable" in facts}
+    failed = [each for each in observations.observations if not each.classes]
     lines = [
-        f"{path}: {path.stat().st_size / 1e3:.0f} kB, {found.machine.name}: {len(found.subjects)} subjects on "
-        f"{len(found.settings) - len(missing)} platforms ({len(missing)} not available here), "
+        f"{path}: {path.stat().st_size / 1e3:.0f} kB, {observations.machine.name}: {len(observations.subjects)} "
+        f"subjects on {len(observations.settings) - len(missing)} platforms ({len(missing)} not available here), "
         f"{len(failed)} runs failed or were refused"
     ]
     lines += [f"not available: {name}: {reason}" for name, reason in missing.items()]

@@ -119,37 +119,37 @@ def task(
     return _status(found, max_flips)
 
 
-def _status(found: TaskResult, max_flips: int | None) -> Exit:
+def _status(result: TaskResult, max_flips: int | None) -> Exit:
     """Says on standard error what did not run and what is over the limit. Returns the exit status."""
     from mindgap_studies.task.study import dataset_problem, unnamed_classes
 
-    for column, why in found.failures.items():
+    for column, why in result.failures.items():
         complain(f"not run: {why if why.startswith(column.name) else f'{column.name}: {why}'}")
-    for place, (sample, why) in enumerate(found.problems.items()):
+    for place, (sample, why) in enumerate(result.problems.items()):
         if place == _NAMED:
-            complain(f"… and {len(found.problems) - _NAMED} more samples are left out (--json names all)")
+            complain(f"… and {len(result.problems) - _NAMED} more samples are left out (--json names all)")
             break
         complain(f"sample {sample} is left out: {why}")
-    status = Exit.WRONG_USE if found.failures or found.problems else Exit.NOTHING_FOUND
-    if unnamed := unnamed_classes(found):
+    status = Exit.WRONG_USE if result.failures or result.problems else Exit.NOTHING_FOUND
+    if unnamed := unnamed_classes(result):
         complain(
-            f"the reference's label of {unnamed} of {len(found.truths)} samples is none of the dataset's "
-            f"{len(found.classes)} classes ({', '.join(found.classes[:3])}…): the errors are of other labels than the "
-            "model's; --classes gives the model's classes in its order"
+            f"the reference's label of {unnamed} of {len(result.truths)} samples is none of the dataset's "
+            f"{len(result.classes)} classes ({', '.join(result.classes[:3])}…): the errors are of other labels than "
+            "the model's; --classes gives the model's classes in its order"
         )
-    if wanting := dataset_problem(found):
+    if wanting := dataset_problem(result):
         complain(wanting)
         status = Exit.WRONG_USE
-    for column in found.columns:
-        if beyond := sum(flip.column == column.name and flip.verdict == "beyond" for flip in found.flips):
+    for column in result.columns:
+        if beyond := sum(flip.column == column.name and flip.verdict == "beyond" for flip in result.flips):
             complain(f"{beyond} flips on {column.name} are beyond rounding")
             status = Exit.FINDINGS
-        if count := found.not_finite(column):
+        if count := result.not_finite(column):
             complain(f"{column.name}: outputs of {count} samples have NaN or infinities; they count as wrong")
             status = Exit.FINDINGS
     if max_flips is not None:
-        for column in found.columns:
-            flips = sum(flip.column == column.name for flip in found.flips)
+        for column in result.columns:
+            flips = sum(flip.column == column.name for flip in result.flips)
             if flips > max_flips:
                 complain(f"--max-flips {max_flips}: {flips} flips on {column.name}")
                 status = Exit.FINDINGS

@@ -138,7 +138,7 @@ def _decoded(document: Mapping[str, Any]) -> MachineObservations:
     names = [str(subject.name) for subject in subjects]
     platforms = list(document["settings"])
     prefixes = _by_value(document["prefixes"], names, lambda each: tuple(unpacked(text) for text in each))
-    found = MachineObservations(
+    machine_observations = MachineObservations(
         machine=machine_of(document["machine"]),
         subjects=subjects,
         settings=dict(document["settings"]),
@@ -153,14 +153,14 @@ def _decoded(document: Mapping[str, Any]) -> MachineObservations:
         ),
         complete=bool(document["complete"]),
     )
-    _check_classes(found)
-    return found
+    _check_classes(machine_observations)
+    return machine_observations
 
 
-def _check_classes(found: MachineObservations) -> None:
+def _check_classes(observations: MachineObservations) -> None:
     """Raises ValueError for an observation whose classes are not in the file."""
-    by_name = {subject.name: subject for subject in found.subjects}
-    for each in found.observations:
+    by_name = {subject.name: subject for subject in observations.subjects}
+    for each in observations.observations:
         values = by_name[each.subject].values
         if each.classes and len(each.classes) != len(values):
             raise ValueError(f"{each.subject} has {len(values)} values and {len(each.classes)} classes")
@@ -169,7 +169,7 @@ def _check_classes(found: MachineObservations) -> None:
                 if value.output:
                     raise ValueError(f"{each.subject} ran, and has no class of its output {value.number}")
                 continue
-            classes = found.prefixes[each.subject, value.number]
+            classes = observations.prefixes[each.subject, value.number]
             if not 0 <= number < len(classes):
                 raise ValueError(f"{each.subject} has no class {number}")
             if len(classes[number]) != digest_count(value.dtype):

@@ -60,18 +60,18 @@ def compare_studies(before: PortingStudy, after: PortingStudy) -> StudyAgreement
     if not any(key in before.cells and key in after.cells for key in keys):
         raise MindgapError("the two studies have no function on a target in common")
     slowdowns = undetermined = 0
-    found: list[StudyDifference] = []
+    study_differences: list[StudyDifference] = []
     for key in keys:
         one, other = before.cells.get(key), after.cells.get(key)
         if one is None or other is None:
             words = ["missing" if cell is None else _class(cell) for cell in (one, other)]
-            found.append(StudyDifference(*key, "cell", *words))
+            study_differences.append(StudyDifference(*key, "cell", *words))
             continue
         if _class(one) != _class(other):
-            found.append(StudyDifference(*key, "class", _class(one), _class(other)))
+            study_differences.append(StudyDifference(*key, "class", _class(one), _class(other)))
         elif [each.sample for each in one.samples] != [each.sample for each in other.samples]:
             texts = ["; ".join(each.sample for each in cell.samples) for cell in (one, other)]
-            found.append(StudyDifference(*key, "samples", *texts))
+            study_differences.append(StudyDifference(*key, "samples", *texts))
         if one.latency is None and other.latency is None:
             continue
         ratios = _ratios(one, other)
@@ -81,8 +81,8 @@ def compare_studies(before: PortingStudy, after: PortingStudy) -> StudyAgreement
         slowdowns += 1
         if not ratios[0].agrees(ratios[1]):
             texts = [f"{each.value:.3g} ({each.low:.3g} to {each.high:.3g})" for each in ratios]
-            found.append(StudyDifference(*key, "slow-down", *texts))
-    return StudyAgreement(len(keys), slowdowns, undetermined, tuple(found))
+            study_differences.append(StudyDifference(*key, "slow-down", *texts))
+    return StudyAgreement(len(keys), slowdowns, undetermined, tuple(study_differences))
 
 
 def _check_comparable(before: PortingStudy, after: PortingStudy, frameworks: Sequence[str]) -> None:

@@ -91,12 +91,12 @@ def runner_of(target: PlatformName) -> ScriptRunner:
     """Returns how the target's users export and load a program, with the call apart. Raises `MindgapError` where there
     is no such way, or it cannot be called many times."""
     backend = find(target)[0]
-    found, own = program_runner_of(backend, target), declared(backend)
-    if found is None and isinstance(own, Scripted):  # eager mode of a device
-        found = own.script_runner(target.backend_options)
-    if found is None:
+    script_runner, own = program_runner_of(backend, target), declared(backend)
+    if script_runner is None and isinstance(own, Scripted):  # eager mode of a device
+        script_runner = own.script_runner(target.backend_options)
+    if script_runner is None:
         raise NotMeasured("this platform, with these options, does not say how its users run a program")
-    divided = call_apart(found)
+    divided = call_apart(script_runner)
     if divided is None:
         raise NotMeasured("its users' script loads the model with each call")
     return divided

@@ -140,14 +140,14 @@ def _object_at(name: str) -> Any:
 
 def functions_of(modules: Mapping[str, ModuleType]) -> dict[str, Callable[..., Any]]:
     """The public functions of modules by full name, those of earlier modules first. Classes are no functions."""
-    found: dict[int, tuple[str, Callable[..., Any]]] = {}
+    callables: dict[int, tuple[str, Callable[..., Any]]] = {}
     for prefix, module in modules.items():
         for name in getattr(module, "__all__", None) or sorted(vars(module)):
             value = getattr(module, name, None)
             if name.startswith("_") or not callable(value) or inspect.isclass(value) or inspect.ismodule(value):
                 continue
-            found.setdefault(id(value), (f"{prefix}.{name}", value))
-    return dict(found.values())
+            callables.setdefault(id(value), (f"{prefix}.{name}", value))
+    return dict(callables.values())
 
 
 def inner_modules(

@@ -133,30 +133,30 @@ def _functions(study: PortingStudy, framework: str) -> StudyTable:
     return StudyTable("", framework, ("function", "calls", "drawn from", *targets), rows)
 
 
-def _cell(found: FunctionCell | None) -> Cell:
-    if found is None:
+def _cell(cell: FunctionCell | None) -> Cell:
+    if cell is None:
         return Cell("–", "c-none")
-    return Cell(cell_text(found), _STYLES[found.word], _hint(found))
+    return Cell(cell_text(cell), _STYLES[cell.word], _hint(cell))
 
 
-def cell_text(found: FunctionCell) -> str:
+def cell_text(cell: FunctionCell) -> str:
     """Returns what a cell shows: the ratio of later calls where it was measured, else the reason of its loss."""
-    lost = sum(each.lost for each in found.samples)
-    part = f" ({lost} of {len(found.samples)} lost)" if found.word == "partial failure" else ""
-    if found.latency is not None:
-        return f"{times(steady(found.latency).value)}{part}"
-    loss = found.main_loss
+    lost = sum(each.lost for each in cell.samples)
+    part = f" ({lost} of {len(cell.samples)} lost)" if cell.word == "partial failure" else ""
+    if cell.latency is not None:
+        return f"{times(steady(cell.latency).value)}{part}"
+    loss = cell.main_loss
     if loss is not None:
         return f"{loss.reason}{part}"
-    ported = "simulated" if found.untimed.startswith("simulated") else "ported"
-    return found.word if found.word != "success" else ported
+    ported = "simulated" if cell.untimed.startswith("simulated") else "ported"
+    return cell.word if cell.word != "success" else ported
 
 
-def _hint(found: FunctionCell) -> str:
+def _hint(cell: FunctionCell) -> str:
     """Returns the interval of a cell's ratio, or why it was not measured."""
-    if found.latency is None:
-        return found.untimed
-    ratio, paper = steady(found.latency), RATIOS["paper's"](found.latency)
+    if cell.latency is None:
+        return cell.untimed
+    ratio, paper = steady(cell.latency), RATIOS["paper's"](cell.latency)
     return f"{times(ratio.low)} to {times(ratio.high)}; first call, paper's: {times(paper)}"
 
 

@@ -27,54 +27,54 @@ MEANINGS: Final = {
 }
 
 
-def task_page(found: TaskResult) -> StudyPage:
+def task_page(result: TaskResult) -> StudyPage:
     """Lays out the page."""
     from mindgap import __version__
 
-    _, danger, flips = task_tables(found)
-    problems = tuple(found.problems.items())
-    shown = _flips(found)
+    _, danger, flips = task_tables(result)
+    problems = tuple(result.problems.items())
+    shown = _flips(result)
     sections = (
-        Section("columns", "Platforms", (_columns(found), *(Text(f"note: {note}") for note in found.notes))),
+        Section("columns", "Platforms", (_columns(result), *(Text(f"note: {note}") for note in result.notes))),
         Section("danger", danger.title, (danger,)),
-        Section("flips", flips.title, (shown, *_meanings(found))),
+        Section("flips", flips.title, (shown, *_meanings(result))),
         Section("problems", "Samples left out", (StudyTable("", "", ("sample", "reason"), problems),), "page"),
     )
-    kept = {"columns": True, "danger": danger.rows, "flips": len(found.columns) > 1, "problems": problems}
+    kept = {"columns": True, "danger": danger.rows, "flips": len(result.columns) > 1, "problems": problems}
     return StudyPage(
-        f"{found.task.capitalize()}: what platforms and forms of {found.model} change",
-        tuple(_lead(found, __version__)), tuple(each for each in sections if kept[each.name]),
+        f"{result.task.capitalize()}: what platforms and forms of {result.model} change",
+        tuple(_lead(result, __version__)), tuple(each for each in sections if kept[each.name]),
     )  # fmt: skip
 
 
-def _lead(found: TaskResult, version: str) -> Iterator[Text]:
-    left_out = f", {len(found.problems)} left out" if found.problems else ""
-    taken = f", {found.taken_over} taken over from the store" if found.taken_over else ""
+def _lead(result: TaskResult, version: str) -> Iterator[Text]:
+    left_out = f", {len(result.problems)} left out" if result.problems else ""
+    taken = f", {result.taken_over} taken over from the store" if result.taken_over else ""
     yield Text(
-        f"Dataset `{found.dataset}` · {len(found.truths):,} samples{left_out}{taken} · reference "
-        f"`{found.reference.name}` · mindgap {version} · {found.seconds:,.0f} s"
+        f"Dataset `{result.dataset}` · {len(result.truths):,} samples{left_out}{taken} · reference "
+        f"`{result.reference.name}` · mindgap {version} · {result.seconds:,.0f} s"
     )
-    for why in found.failures.values():
+    for why in result.failures.values():
         yield Text(f"Not run: {why}", "loud")
 
 
-def _columns(found: TaskResult) -> StudyTable:
+def _columns(result: TaskResult) -> StudyTable:
     """One row for each column, with intervals in the cells of shares."""
-    figures = _FIGURES[found.task]
-    counts = ("flips", "lost", "gained", "p") if found.task != "detection" else ("flips",)
+    figures = _FIGURES[result.task]
+    counts = ("flips", "lost", "gained", "p") if result.task != "detection" else ("flips",)
     rows: list[tuple[Any, ...]] = []
-    for column in found.columns:
-        facts = column_facts(found, column)
+    for column in result.columns:
+        facts = column_facts(result, column)
         name = column.name + (f" in {facts['precision']}" if facts["precision"] else "")
         if "failure" in facts:
             rows.append((name, column.way, "not run", *[None] * (len(figures) + len(counts) + 1)))
             continue
         words = ", ".join(f"{n} {word}" for word in MEANINGS if (n := facts[word.replace(" ", "_")]))
-        changes = (None,) * len(counts) if column == found.reference else tuple(facts[each] for each in counts)
+        changes = (None,) * len(counts) if column == result.reference else tuple(facts[each] for each in counts)
         measured = (_figure(facts, each) for _, each in figures)
         rows.append((name, column.way, *measured, *changes, words, facts["largest_deviation"]))
     names = ("platform", "ran", *(title for title, _ in figures), *counts, "of the flips", "largest deviation")
-    return StudyTable("columns", "Platforms", names, tuple(rows), NOTES[found.task])
+    return StudyTable("columns", "Platforms", names, tuple(rows), NOTES[result.task])
 
 
 def _figure(facts: dict[str, Any], name: str) -> Any:
@@ -85,29 +85,29 @@ def _figure(facts: dict[str, Any], name: str) -> Any:
     return f"{value:.2f} % ({low:.1f}–{high:.1f})"
 
 
-def _flips(found: TaskResult) -> StudyTable:
+def _flips(result: TaskResult) -> StudyTable:
     """One row for each sample and what it became, with the columns on which it did: first those beyond rounding, then
     those that flip on most columns."""
     groups: dict[tuple[Any, ...], list[Flip]] = {}
-    for flip in found.flips:
+    for flip in result.flips:
         key = flip.sample, flip.position, flip.after, flip.shows, flip.verdict, flip.origin, flip.note
         groups.setdefault(key, []).append(flip)
     order = sorted(groups.values(), key=lambda same: (same[0].verdict != "beyond", -len(same), same[0].sample))
-    forms = {each.name: each for each in found.columns}
-    rows = tuple(_flip(found, same[0], [forms[each.column] for each in same]) for same in order)
+    forms = {each.name: each for each in result.columns}
+    rows = tuple(_flip(result, same[0], [forms[each.column] for each in same]) for same in order)
     columns = ("sample", "flip", "verdict of the flip", "margin", "limit", "on", "begins at", "note")
-    samples = len({flip.sample for flip in found.flips})
-    note = f"{len(found.flips):,} flips of {samples:,} samples." if rows else ""
+    samples = len({flip.sample for flip in result.flips})
+    note = f"{len(result.flips):,} flips of {samples:,} samples." if rows else ""
     return StudyTable("flips", "", columns, rows, note, empty="no sample has another answer than on the reference")
 
 
-def _flip(found: TaskResult, flip: Flip, columns: list[ComparedForm]) -> tuple[Any, ...]:
-    before, after, truth = (label_name(found.classes, each) for each in (flip.before, flip.after, flip.truth))
-    place = f"{flip.sample}, token {flip.position}" if found.task == "language" else str(flip.sample)
+def _flip(result: TaskResult, flip: Flip, columns: list[ComparedForm]) -> tuple[Any, ...]:
+    before, after, truth = (label_name(result.classes, each) for each in (flip.before, flip.after, flip.truth))
+    place = f"{flip.sample}, token {flip.position}" if result.task == "language" else str(flip.sample)
     sizes = tuple(None if math.isnan(each) else f"{each:.2g}" for each in (flip.margin, flip.limit))
     return (
-        Cell(place, "n", picture=found.pictures.get(flip.sample, "")),
-        flip.shows if found.task == "detection" else f"{before} became {after} (right: {truth})",
+        Cell(place, "n", picture=result.pictures.get(flip.sample, "")),
+        flip.shows if result.task == "detection" else f"{before} became {after} (right: {truth})",
         Cell(flip.verdict, f"f-{flip.verdict.split()[0]}", MEANINGS[flip.verdict]), *sizes, _names(columns),
         flip.origin, flip.note,
     )  # fmt: skip
@@ -121,7 +121,7 @@ def _names(columns: list[ComparedForm]) -> str:
     return "; ".join(f"{form} on {', '.join(p)}" if form else ", ".join(p) for form, p in by_form.items())
 
 
-def _meanings(found: TaskResult) -> Iterator[Text]:
+def _meanings(result: TaskResult) -> Iterator[Text]:
     for word, meaning in MEANINGS.items():
-        if any(flip.verdict == word for flip in found.flips):
+        if any(flip.verdict == word for flip in result.flips):
             yield Text(f"{word}: {meaning}")

@@ -39,34 +39,34 @@ NOTES: Final = {
 }
 
 
-def task_tables(found: TaskResult) -> list[StudyTable]:
+def task_tables(result: TaskResult) -> list[StudyTable]:
     """Returns the tables: `columns`, `danger`, `flips`."""
-    return [_columns(found), _danger(found), _flips(found)]
+    return [_columns(result), _danger(result), _flips(result)]
 
 
-def column_facts(found: TaskResult, column: ComparedForm) -> dict[str, Any]:
+def column_facts(result: TaskResult, column: ComparedForm) -> dict[str, Any]:
     """Returns the figures of one column; None where it did not run."""
-    mine = found.predictions.get(column, {})
+    mine = result.predictions.get(column, {})
     facts: dict[str, Any] = {"column": column.name, "way": column.way, "samples": len(mine)}
-    facts["precision"] = found.precision.get(column, "")
-    if column in found.failures or not mine:
-        return {**facts, "failure": found.failures.get(column, "it has no sample")}
-    truths = {sample: found.truths[sample] for sample in mine}
-    theirs = found.predictions[found.reference]
-    if found.task == "detection":
+    facts["precision"] = result.precision.get(column, "")
+    if column in result.failures or not mine:
+        return {**facts, "failure": result.failures.get(column, "it has no sample")}
+    truths = {sample: result.truths[sample] for sample in mine}
+    theirs = result.predictions[result.reference]
+    if result.task == "detection":
         precisions = detection_precisions(mine, truths)
         coco = coco_precision(mine, truths)
         facts |= {"ap": fmean(precisions.values()) if precisions else None}
         facts |= {"coco_ap": coco and coco[0], "coco_ap_50": coco and coco[1]}
-    elif found.task == "language":
+    elif result.task == "language":
         facts |= _language(mine, theirs, truths)
     else:
         facts |= _labels(mine, theirs, truths)
-        if found.task == "localisation":
+        if result.task == "localisation":
             missed = sum(not localised(mine[sample], truth) for sample, truth in truths.items())
             facts |= _interval("localisation_error", missed, len(truths))
-    mine_flips = [flip for flip in found.flips if flip.column == column.name]
-    total = sum(len(t.labels) for t in truths.values()) if found.task == "language" else len(truths)
+    mine_flips = [flip for flip in result.flips if flip.column == column.name]
+    total = sum(len(t.labels) for t in truths.values()) if result.task == "language" else len(truths)
     facts |= {"flips": len(mine_flips), "churn_share": len(mine_flips) / total}
     for verdict in ("rounding", "reduced precision", "beyond", "other form", "unjudged"):
         facts[verdict.replace(" ", "_")] = sum(flip.verdict == verdict for flip in mine_flips)
@@ -116,21 +116,21 @@ def _interval(name: str, count: int, of: int) -> dict[str, float]:
     return {f"{name}_share": share.value, f"{name}_low_share": share.low, f"{name}_high_share": share.high}
 
 
-def _columns(found: TaskResult) -> StudyTable:
-    rows = [column_facts(found, column) for column in found.columns]
+def _columns(result: TaskResult) -> StudyTable:
+    rows = [column_facts(result, column) for column in result.columns]
     names = list(dict.fromkeys(name for row in rows for name in row))
     return made(
-        "columns", f"{found.task.capitalize()} on each platform", tuple(names),
-        [tuple(row.get(name) for name in names) for row in rows], NOTES[found.task],
+        "columns", f"{result.task.capitalize()} on each platform", tuple(names),
+        [tuple(row.get(name) for name in names) for row in rows], NOTES[result.task],
     )  # fmt: skip
 
 
-def danger_facts(found: TaskResult) -> list[dict[str, Any]]:
+def danger_facts(result: TaskResult) -> list[dict[str, Any]]:
     """Returns for each form how many samples rounding alone can flip, among those of smallest margin."""
-    forms = dict.fromkeys(tie.form for tie in found.near_ties)
+    forms = dict.fromkeys(tie.form for tie in result.near_ties)
     facts: list[dict[str, Any]] = []
     for form in forms:
-        ties = [tie for tie in found.near_ties if tie.form == form]
+        ties = [tie for tie in result.near_ties if tie.form == form]
         danger = [tie for tie in ties if tie.in_danger]
         nearest = min(ties, key=_ratio)
         facts.append({
@@ -144,8 +144,8 @@ def _ratio(tie: Any) -> float:
     return tie.margin / tie.limit if tie.limit else math.inf
 
 
-def _danger(found: TaskResult) -> StudyTable:
-    facts = danger_facts(found)
+def _danger(result: TaskResult) -> StudyTable:
+    facts = danger_facts(result)
     names = ("form", "examined", "in_danger", "sample", "margin", "limit")
     note = (
         "Samples of smallest margin, examined by the oracle. In danger: the exact outputs of two labels are nearer to "
@@ -156,7 +156,7 @@ def _danger(found: TaskResult) -> StudyTable:
     return made("danger", "Samples in danger", names, [tuple(f[n] for n in names) for f in facts], note)
 
 
-def _flips(found: TaskResult) -> StudyTable:
+def _flips(result: TaskResult) -> StudyTable:
     names = (
         "column",
         "sample",
@@ -171,7 +171,7 @@ def _flips(found: TaskResult) -> StudyTable:
         "origin",
         "note",
     )
-    rows = [tuple(_plain(asdict(flip)[name]) for name in names) for flip in found.flips]
+    rows = [tuple(_plain(asdict(flip)[name]) for name in names) for flip in result.flips]
     note = (
         "Before: the reference's label; after: the column's; -1: NaN or infinities. `rounding`: rounding of the graph "
         "can swap the two. `reduced precision`: that of the dtype in which the platform computes can. `beyond`: "
@@ -181,26 +181,26 @@ def _flips(found: TaskResult) -> StudyTable:
     return made("flips", "Samples that flipped", names, rows, note)
 
 
-def answer_rows(found: TaskResult, max_flips: int | None) -> list[AnswerRow]:
+def answer_rows(result: TaskResult, max_flips: int | None) -> list[AnswerRow]:
     """Returns a row for each column and for the samples, in what a test report has: what is a finding by the exit
     status of `mindgap study task`, and what did not run or was left out.
 
     max_flips: flips of a column from which on they are a finding, whatever explains them; None for no limit.
     """
-    rows = [_answer(found, column, max_flips) for column in found.columns]
-    wanting = dataset_problem(found)
-    if wanting or found.problems:
-        first = next(iter(found.problems.items()), None)
-        why = f"{len(found.problems)} samples are left out, the first is {first[0]}: {first[1]}" if first else ""
+    rows = [_answer(result, column, max_flips) for column in result.columns]
+    wanting = dataset_problem(result)
+    if wanting or result.problems:
+        first = next(iter(result.problems.items()), None)
+        why = f"{len(result.problems)} samples are left out, the first is {first[0]}: {first[1]}" if first else ""
         detail = "; ".join(filter(None, (wanting, why)))
-        rows.append(AnswerRow(found.model, found.dataset, "samples", found.task, "left out", "unknown", detail))
+        rows.append(AnswerRow(result.model, result.dataset, "samples", result.task, "left out", "unknown", detail))
     return rows
 
 
-def _answer(found: TaskResult, column: ComparedForm, max_flips: int | None) -> AnswerRow:
-    facts = column_facts(found, column)
+def _answer(result: TaskResult, column: ComparedForm, max_flips: int | None) -> AnswerRow:
+    facts = column_facts(result, column)
     if "failure" in facts:
-        return AnswerRow(found.model, column.name, "task", found.task, "not run", "unknown", facts["failure"])
+        return AnswerRow(result.model, column.name, "task", result.task, "not run", "unknown", facts["failure"])
     numbers = {
         name: float(facts[name])
         for name in (*(name for name in facts if name.endswith("_share")), "perplexity", "ap", "ece", "flips", "lost")
@@ -209,31 +209,31 @@ def _answer(found: TaskResult, column: ComparedForm, max_flips: int | None) -> A
     over = max_flips is not None and facts["flips"] > max_flips
     reasons = [
         f"{facts['beyond']} flips are beyond rounding" if facts["beyond"] else "",
-        f"outputs of {count} samples have NaN or infinities" if (count := found.not_finite(column)) else "",
+        f"outputs of {count} samples have NaN or infinities" if (count := result.not_finite(column)) else "",
         f"{facts['flips']} flips, and {max_flips} are allowed" if over else "",
     ]
     verdict = "flips" if facts["flips"] else "no flips"
     detail = "; ".join(filter(None, reasons))
     return AnswerRow(
-        found.model, column.name, "task", found.task, verdict, "found" if detail else "passed", detail, numbers
+        result.model, column.name, "task", result.task, verdict, "found" if detail else "passed", detail, numbers
     )
 
 
-def dataset_problem(found: TaskResult) -> str:
+def dataset_problem(result: TaskResult) -> str:
     """Returns why the samples say little, or nothing, of the task; empty where they do."""
-    labels = {truth.labels[0] for truth in found.truths.values() if truth.labels}
-    if found.task in ("classification", "localisation") and len(labels) < 2:
+    labels = {truth.labels[0] for truth in result.truths.values() if truth.labels}
+    if result.task in ("classification", "localisation") and len(labels) < 2:
         return f"all samples are of one class ({labels.pop()}): their error says nothing of the others"
-    if found.task == "detection" and not labels:
+    if result.task == "detection" and not labels:
         return "no sample has a true box: average precision is not defined"
     return ""
 
 
-def unnamed_classes(found: TaskResult) -> int:
+def unnamed_classes(result: TaskResult) -> int:
     """Counts the samples whose best label on the reference is none of the dataset's classes: its labels are probably
     not the model's."""
-    mine = found.predictions.get(found.reference, {}).values()
-    return sum(one.labels[0] >= len(found.classes) for one in mine if one.labels) if found.classes else 0
+    mine = result.predictions.get(result.reference, {}).values()
+    return sum(one.labels[0] >= len(result.classes) for one in mine if one.labels) if result.classes else 0
 
 
 def _plain(value: Any) -> Any:
@@ -247,17 +247,17 @@ def label_name(classes: Sequence[str], label: int) -> str:
     return classes[label] if 0 <= label < len(classes) else str(label)
 
 
-def task_object(found: TaskResult) -> dict[str, Any]:
+def task_object(result: TaskResult) -> dict[str, Any]:
     """Returns everything that was found, without pictures and single predictions. What is not finite is null."""
     return {
-        "model": found.model, "dataset": found.dataset, "task": found.task, "reference": found.reference.name,
-        "classes": list(found.classes), "samples": len(found.truths), "taken_over": found.taken_over,
-        "seconds": found.seconds,
-        "columns": [{k: _plain(v) for k, v in column_facts(found, c).items()} for c in found.columns],
-        "danger": [{k: _plain(v) for k, v in facts.items()} for facts in danger_facts(found)],
+        "model": result.model, "dataset": result.dataset, "task": result.task, "reference": result.reference.name,
+        "classes": list(result.classes), "samples": len(result.truths), "taken_over": result.taken_over,
+        "seconds": result.seconds,
+        "columns": [{k: _plain(v) for k, v in column_facts(result, c).items()} for c in result.columns],
+        "danger": [{k: _plain(v) for k, v in facts.items()} for facts in danger_facts(result)],
         "near_ties": [
-            {k: _plain(v) for k, v in asdict(tie).items()} | {"in_danger": tie.in_danger} for tie in found.near_ties
+            {k: _plain(v) for k, v in asdict(tie).items()} | {"in_danger": tie.in_danger} for tie in result.near_ties
         ],
-        "flips": [{k: _plain(v) for k, v in asdict(flip).items()} for flip in found.flips],
-        "problems": [{"sample": n, "reason": why} for n, why in found.problems.items()], "notes": found.notes,
+        "flips": [{k: _plain(v) for k, v in asdict(flip).items()} for flip in result.flips],
+        "problems": [{"sample": n, "reason": why} for n, why in result.problems.items()], "notes": result.notes,
     }  # fmt: skip

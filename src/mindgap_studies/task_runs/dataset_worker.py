@@ -50,8 +50,13 @@ class _Reader:
         forms = [InputForm(name, tuple(shape), dtype) for name, shape, dtype in header["forms"]]
         own = header["own"] and preprocessing_from(header["own"])
         pixels = Pixels(tuple(header["mean"]), tuple(header["std"]), own)
-        found = self._dataset = open_dataset(header["dataset"], forms, pixels, header["classes"])
-        facts = {"task": found.task, "count": found.count, "classes": list(found.classes), "images": found.images}
+        dataset = self._dataset = open_dataset(header["dataset"], forms, pixels, header["classes"])
+        facts = {
+            "task": dataset.task,
+            "count": dataset.count,
+            "classes": list(dataset.classes),
+            "images": dataset.images,
+        }
         return {"kind": "opened", **facts}, ()
 
     def read(self, header: Mapping[str, Any]) -> Answer:

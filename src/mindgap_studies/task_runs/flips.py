@@ -43,18 +43,18 @@ _ANOTHER: Final = "it gives another answer each time: run again, it gives other 
 _JUDGED: Final = 256
 
 
-def flips_of(found: TaskResult, column: ComparedForm) -> Iterator[Flip]:
+def flips_of(result: TaskResult, column: ComparedForm) -> Iterator[Flip]:
     """Yields the samples (of a text, the positions) whose best label is not the reference's, without a verdict.
 
     A detection flips where the objects that score 0.5 or more are not the reference's.
     """
-    for sample, mine in found.predictions[column].items():
-        theirs, truth = found.predictions[found.reference][sample], found.truths[sample]
-        if found.task == "detection":
+    for sample, mine in result.predictions[column].items():
+        theirs, truth = result.predictions[result.reference][sample], result.truths[sample]
+        if result.task == "detection":
             if mine.finite != theirs.finite or not _same_objects(mine, theirs):
                 yield Flip(column.name, sample, 0, -1, -1, -1, "unjudged", shows=_objects(theirs, mine))
             continue
-        count = len(truth.labels) if found.task == "language" else 1
+        count = len(truth.labels) if result.task == "language" else 1
         for position in range(count):
             if mine.labels[position] != theirs.labels[position]:
                 yield Flip(

@@ -71,50 +71,50 @@ class TaskRun:
         """Runs everything. Raises `MindgapError` where the reference does not run, or no sample is left."""
         started = time.perf_counter()
         facts = self.client.facts
-        found = TaskResult(self.model, self.client.dataset, facts.task, facts.classes, tuple(self.columns))
+        result = TaskResult(self.model, self.client.dataset, facts.task, facts.classes, tuple(self.columns))
         for form in self.forms.values():
             form.check(facts.task, None if not form.name else self.forms[""])
         runners = {
             each: ColumnRunner(self.forms[each.form], each, self.pool, self.files, self.settings.deadline_s)
             for each in self.columns
         }
-        found.predictions = {column: self.kept.predictions(column) for column in self.columns}
+        result.predictions = {column: self.kept.predictions(column) for column in self.columns}
         truths, problems = self.kept.truths()
         batch, start = self.forms[""].batch, 0
         limit = self.settings.samples if self.settings.samples is not None else facts.count
         while limit is None or start < limit:
             count = batch if limit is None else min(batch, limit - start)
-            if self._known(found, truths, problems, start, count):
+            if self._known(result, truths, problems, start, count):
                 for sample in range(start, start + count):
                     if sample in truths:
-                        found.truths[sample] = truths[sample]
+                        result.truths[sample] = truths[sample]
                     else:
-                        found.problems[sample] = problems[sample]
-                found.taken_over += count
-            elif self._batch(found, runners, start, count, truths):
+                        result.problems[sample] = problems[sample]
+                result.taken_over += count
+            elif self._batch(result, runners, start, count, truths):
                 break
             start += count
             self.tell(start, limit, "")
-        if not found.truths:
+        if not result.truths:
             raise MindgapError(
-                f"dataset {found.dataset}: no sample is left: {next(iter(found.problems.values()), 'it is empty')}"
+                f"dataset {result.dataset}: no sample is left: {next(iter(result.problems.values()), 'it is empty')}"
             )
-        self._trim(found)
-        found.seconds = time.perf_counter() - started
-        return found
+        self._trim(result)
+        result.seconds = time.perf_counter() - started
+        return result
 
     def _known(
-        self, found: TaskResult, truths: Mapping[int, Truth], problems: Mapping[int, str], start: int, count: int
+        self, result: TaskResult, truths: Mapping[int, Truth], problems: Mapping[int, str], start: int, count: int
     ) -> bool:
         """Whether the store has all of a batch."""
-        live = [column for column in self.columns if column not in found.failures]
+        live = [column for column in self.columns if column not in result.failures]
         return all(
-            n in problems or (n in truths and all(n in found.predictions[column] for column in live))
+            n in problems or (n in truths and all(n in result.predictions[column] for column in live))
             for n in range(start, start + count)
         )
 
     def _batch(
-        self, found: TaskResult, runners: Mapping[ComparedForm, ColumnRunner], start: int, count: int,
+        self, result: TaskResult, runners: Mapping[ComparedForm, ColumnRunner], start: int, count: int,
         known: Mapping[int, Truth],
     ) -> bool:  # fmt: skip
         """Runs the columns that the store does not have of one batch. Returns whether the dataset ends with it."""
@@ -122,47 +122,47 @@ class TaskRun:
         self.digests[start] = read_digest(read)
         for truth in read.truths:
             if known.get(truth.sample, truth) != truth:
-                raise _changed(found, truth.sample)
+                raise _changed(result, truth.sample)
         problems = dict(read.problems)
         made: dict[ComparedForm, list[Prediction]] = {}
         good: list[Truth] = []
         if read.truths:
             inputs = filled(read.inputs, self.forms[""].batch)
             try:
-                reference = runners[found.reference].outputs(inputs)
+                reference = runners[result.reference].outputs(inputs)
             except ColumnFailed as error:
                 raise MindgapError(f"the reference does not run: {error}") from None
-            good = self._in_range(found.task, read.truths, reference, problems)
+            good = self._in_range(result.task, read.truths, reference, problems)
             places = {truth.sample: place for place, truth in enumerate(read.truths)}
             for truth in good:
-                if moved(found, reference, truth, places[truth.sample]):
-                    raise _changed(found, truth.sample)
-            shares = found.task != "detection" and are_probabilities(_floats(reference[0]))
+                if moved(result, reference, truth, places[truth.sample]):
+                    raise _changed(result, truth.sample)
+            shares = result.task != "detection" and are_probabilities(_floats(reference[0]))
             if shares:
-                found.note("the outputs are probabilities: each row sums to 1; margins are of probabilities")
+                result.note("the outputs are probabilities: each row sums to 1; margins are of probabilities")
             for column, runner in runners.items():
-                missing = [truth for truth in good if truth.sample not in found.predictions[column]]
-                if column in found.failures or not missing:
+                missing = [truth for truth in good if truth.sample not in result.predictions[column]]
+                if column in result.failures or not missing:
                     continue
                 try:
-                    outputs = reference if column == found.reference else runner.outputs(inputs)
+                    outputs = reference if column == result.reference else runner.outputs(inputs)
                     made[column] = [
                         one
                         for truth in missing
-                        for one in predictions_of(found.task, outputs, reference, [truth], places[truth.sample])
+                        for one in predictions_of(result.task, outputs, reference, [truth], places[truth.sample])
                     ]
-                    if column == found.reference:
+                    if column == result.reference:
                         good = _finite(made, good, problems, column)
-                    elif column.form and found.task != "detection":
-                        _note_scale(found, column, outputs[0], shares)
+                    elif column.form and result.task != "detection":
+                        _note_scale(result, column, outputs[0], shares)
                 except MindgapError as error:
-                    if column == found.reference:
+                    if column == result.reference:
                         raise
-                    found.failures[column] = str(error)
-        found.problems |= problems
-        found.truths |= {truth.sample: truth for truth in good}
+                    result.failures[column] = str(error)
+        result.problems |= problems
+        result.truths |= {truth.sample: truth for truth in good}
         for column, predictions in made.items():
-            found.predictions[column] |= {one.sample: one for one in predictions}
+            result.predictions[column] |= {one.sample: one for one in predictions}
         self.kept.keep([truth for truth in good if truth.sample not in known], problems, made)
         return read.ended
 
@@ -188,31 +188,31 @@ class TaskRun:
                 good.append(truth)
         return good
 
-    def _trim(self, found: TaskResult) -> None:
+    def _trim(self, result: TaskResult) -> None:
         """Leaves predictions of the samples of this run alone, of columns that ran to the end."""
         for column in self.columns:
-            if column in found.failures:
-                found.predictions[column] = {}
-            found.predictions[column] = {
-                sample: one for sample, one in sorted(found.predictions[column].items()) if sample in found.truths
+            if column in result.failures:
+                result.predictions[column] = {}
+            result.predictions[column] = {
+                sample: one for sample, one in sorted(result.predictions[column].items()) if sample in result.truths
             }
 
 
-def moved(found: TaskResult, outputs: Sequence[Array], truth: Truth, place: int) -> bool:
+def moved(result: TaskResult, outputs: Sequence[Array], truth: Truth, place: int) -> bool:
     """Returns whether the reference's outputs are not those of the store for a sample: its inputs are others.
 
     A detection has no loss to compare.
     """
-    before = found.predictions[found.reference].get(truth.sample)
-    if before is None or found.task == "detection":
+    before = result.predictions[result.reference].get(truth.sample)
+    if before is None or result.task == "detection":
         return False
-    (now,) = predictions_of(found.task, outputs, outputs, [truth], place)
+    (now,) = predictions_of(result.task, outputs, outputs, [truth], place)
     return abs(now.loss - before.loss) > _SAME * (1 + abs(before.loss))
 
 
-def _changed(found: TaskResult, sample: int) -> MindgapError:
+def _changed(result: TaskResult, sample: int) -> MindgapError:
     return MindgapError(
-        f"dataset {found.dataset}: sample {sample} is another than in the store, from a session before: the dataset "
+        f"dataset {result.dataset}: sample {sample} is another than in the store, from a session before: the dataset "
         "changes from reading to reading; seed it, and give --store another directory"
     )
 
@@ -231,12 +231,12 @@ def _finite(
     return [truth for truth in truths if truth.sample not in bad]
 
 
-def _note_scale(found: TaskResult, column: ComparedForm, logits: Array, shares: bool) -> None:
+def _note_scale(result: TaskResult, column: ComparedForm, logits: Array, shares: bool) -> None:
     """Notes a form that gives logits where the model gives probabilities, or the other way round."""
     mine = like_probabilities(_floats(logits), shares)
     if mine != shares:
         names = ("logits", "probabilities")
-        found.note(
+        result.note(
             f"{column.form}: it gives {names[mine]}, and the model {names[shares]}: their margins and deviations are "
             "not on one scale"
         )

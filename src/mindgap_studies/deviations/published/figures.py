@@ -77,9 +77,9 @@ def dendrograms_by_cores(matrix: ClassMatrix) -> tuple[NamedDendrogram, ...]:
     cells = matrix.column(MAIN)
     groups: dict[int, list[tuple[str, Array]]] = {}
     for platform, cell in zip(matrix.platforms, cells, strict=True):
-        found = _INSTANCE.fullmatch(platform.instances[0])
-        if found and not platform.is_gpu:
-            groups.setdefault(int(found[2] or 2), []).append((instance_title(found[1]), cell.values))
+        match = _INSTANCE.fullmatch(platform.instances[0])
+        if match and not platform.is_gpu:
+            groups.setdefault(int(match[2] or 2), []).append((instance_title(match[1]), cell.values))
     return tuple(_named((cores,), sorted(groups[cores], key=lambda each: each[0])) for cores in sorted(groups))
 
 
