@@ -61,6 +61,10 @@ def bisect(
     versions = between(chosen.name, releases(chosen.name), good, bad)
     expected = plan(chosen, versions)
     complain(f"{chosen.name} {versions[0]} to {versions[-1]}: {expected.words}")
+    if chosen.local_build:
+        complain(
+            f"the build here, {chosen.name} {chosen.local_build}, may be smaller than releases of the package index"
+        )
     if dry_run:
         with result_stream() as out:
             out.write(f"{' '.join(versions)}\n")

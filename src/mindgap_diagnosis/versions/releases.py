@@ -46,6 +46,12 @@ class VersionedPackage:
         own = installed([self.name]).get(self.name)
         return own is not None and plain_version(own) == plain_version(version) and not self.others
 
+    @property
+    def local_build(self) -> str:
+        """The version in mindgap's own environment, if it is no release (`2.13.0+cpu`)."""
+        own = installed([self.name]).get(self.name, "")
+        return own if "+" in own else ""
+
     def made(self, version: str, say: Callable[[str], None]) -> Environment:
         """The environment of a version, made where there is none. Raises `EnvironmentProblem`."""
         name = re.sub(r"[^A-Za-z0-9_.-]", "-", f"{self.name}-{version}")

@@ -158,10 +158,17 @@ def silu():
 
 
 @pytest.mark.nightly
-def test_programs_whose_pass_is_known(tmp_path: Path) -> None:
+def test_a_program_whose_pass_of_inductor_is_known(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(PROGRAM)
-    ran = mindgap("reduce", "model.py:alpha", "-p", "cpu/inductor", "--out", "r", cwd=tmp_path)
+    ran = mindgap("reduce", "model.py:alpha", "-p", "cpu/inductor", "--seconds", "10", "--out", "r", cwd=tmp_path)
     assert 'right with: torch._inductor.config.disabled_passes = "pass_pattern_2"' in ran.out, ran.err
+
+
+@pytest.mark.nightly
+def test_a_program_whose_optimizer_of_onnxruntime_is_known(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(PROGRAM)
     assert mindgap("env", "create", "ort", "onnxruntime==1.24.4", cwd=tmp_path).status == 0
-    ran = mindgap("reduce", "model.py:silu", "-p", "onnxruntime/cpu@env=ort", "--out", "r", cwd=tmp_path)
+    ran = mindgap(
+        "reduce", "model.py:silu", "-p", "onnxruntime/cpu@env=ort", "--seconds", "10", "--out", "r", cwd=tmp_path
+    )
     assert "disabled_optimizers=['QuickGeluFusion']" in ran.out, ran.err
