@@ -20,6 +20,13 @@ class Model(torch.nn.Module):
     def forward(self, x, index, source):
         return x.index_add(0, index, source)
 
+class Pool(torch.nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.avg_pool2d(x, [1, 2], [1, 2], [0], True)
+
+def pool():
+    return Pool(), (torch.ones(80, 1, 1),)
+
 def index_add():
     return Model(), (torch.zeros(4, 3), torch.tensor([0, 2]), torch.ones(2, 3))
 """
@@ -92,6 +99,27 @@ def test_release_of_onnxruntime(
     assert ran.status == (1 if good < bad else 0), ran.err
     named = json.loads(ran.out)
     assert (named["last_good"], named["first_bad"]) == (last_good, first_bad)
+
+
+@pytest.mark.nightly
+def test_release_of_onnxruntime_for_a_program(tmp_path: Path) -> None:
+    """docs/upgrades/avg_pool2d_onnxruntime_1_28.py."""
+    (tmp_path / "model.py").write_text(PROGRAM)
+    ran = mindgap(
+        "bisect",
+        "model.py:pool",
+        "-p",
+        "onnxruntime/cpu",
+        "--good",
+        "1.24.4",
+        "--bad",
+        "1.25.1",
+        "--json",
+        cwd=tmp_path,
+    )
+    assert ran.status == 1, ran.err
+    named = json.loads(ran.out)
+    assert (named["last_good"], named["first_bad"]) == ("1.24.4", "1.25.0")
 
 
 @pytest.mark.nightly
