@@ -6,11 +6,10 @@ relative error, it is a finding again. Lines stand in `pyproject.toml` or are gi
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final
@@ -143,12 +142,23 @@ def mark_allowed(report: Report, allowed: Iterable[Allowance | str]) -> tuple[Re
                 error = row.metrics.get("relative_error")
                 size = "of unknown size" if error is None else f"with a relative error of {error:.3g}"
                 notes[f"above what is allowed ({named[0]}): {row.model} on {row.platform}, {size}"] = None
-        rows.append(row.with_known(marks) if marks else row)
+        rows.append(_accepted(row, marks) if marks else row)
     ran = [row.platform for row in report.rows if not row.unknown]
     for each in given:
         if each not in used and any(fnmatchcase(platform, each.platform) for platform in ran):
             notes[f"allowed, and not found: {each}"] = None
-    return dataclasses.replace(report, rows=tuple(rows)), tuple(notes)
+    return replace(report, rows=tuple(rows)), tuple(notes)
+
+
+def _accepted(row: Row, known: Sequence[bool]) -> Row:
+    """The row with what is known. What is accepted here needs no advice; a ledger's work-around stays."""
+    marked = row.with_known(known)
+    before = [fault.known for fault in row.independent_faults]
+    faults = tuple(
+        replace(fault, advice="") if fault.known and not was else fault
+        for fault, was in zip(marked.faults, before, strict=False)
+    )
+    return replace(marked, faults=faults, advice="" if marked.known and not row.known else marked.advice)
 
 
 def all_allowed(lines: Sequence[str], folder: Path) -> tuple[Allowance, ...]:

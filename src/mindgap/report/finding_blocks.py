@@ -117,7 +117,7 @@ def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Blo
         "evidence": _text_by_name({name: _evidence(row) for name, row in named_rows.items()}),
         "message": _message(first),
         "size": _text_by_name({name: size_text(row) if row.metrics else "" for name, row in named_rows.items()}),
-        "advice": "" if first.known else first.advice.replace("; ", "\n"),
+        "advice": first.advice.replace("; ", "\n"),
         # The command reduces the captured graph, which is right here.
         "script": "" if is_of_export(first) else reduce_command(report, first),
     }

@@ -13,6 +13,7 @@ from mindgap.graph import MindgapError
 from mindgap.graph.compare.culprit import Culprit, DtypePolicy, culprit_of
 from mindgap.graph.compare.verdict import Fault
 from mindgap.platforms.name import parse
+from mindgap.results.advice import advised
 from mindgap.results.rows import Row
 from mindgap.workflows.diff import Report
 from report.report_sample import sample
@@ -48,6 +49,15 @@ def report(*culprits: Culprit, platform: str = "openvino/cpu", size: float | Non
 def test_what_is_allowed_is_known(found: Report, line: str, known: bool) -> None:
     marked, _ = mark_allowed(found, [line])
     assert marked.rows[0].known == known and (marked.totals.new == 0) == known
+
+
+def test_what_is_allowed_needs_no_advice_and_a_work_around_of_a_ledger_stays() -> None:
+    accepted = advised(report(PRODUCTS).rows[0])
+    known = accepted.with_known([True])
+    assert "to accept it" in accepted.advice
+    marked, _ = mark_allowed(dataclasses.replace(report(PRODUCTS), rows=(accepted, known)), [LINE])
+    assert [row.advice for row in marked.rows] == ["", known.advice]
+    assert [row.faults[0].advice for row in marked.rows] == ["", known.faults[0].advice]
 
 
 def test_a_fault_beside_an_allowed_one_is_new() -> None:

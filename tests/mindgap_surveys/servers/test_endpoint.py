@@ -28,6 +28,7 @@ class Handler(BaseHTTPRequestHandler):
     respond: Respond
     busy = most = count = 0
     lock = threading.Lock()
+    counted = False
 
     def do_GET(self) -> None:
         self.send(json.dumps({"data": [{"id": "tiny"}]}))
@@ -39,11 +40,17 @@ class Handler(BaseHTTPRequestHandler):
             kind.count += 1
             kind.busy += 1
             kind.most = max(kind.most, kind.busy)
+            self.counted = True
         try:
             kind.respond(self, body)
         finally:
-            with kind.lock:
-                kind.busy -= 1
+            self.leave()
+
+    def leave(self) -> None:
+        """Counts the request as over: before its answer is whole, or the client's next one would find it here."""
+        with type(self).lock:
+            type(self).busy -= self.counted
+            self.counted = False
 
     def send(self, text: str | bytes, status: int = 200, **headers: str) -> None:
         data = text.encode() if isinstance(text, str) else text
@@ -51,6 +58,7 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in {"Content-Length": str(len(data)), **headers}.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
+        self.leave()
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
