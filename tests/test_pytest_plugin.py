@@ -166,6 +166,21 @@ def test_start_of_pytest_imports_neither_rooms_nor_torch(tmp_path: Path) -> None
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_pytest_does_not_rewrite_the_modules_of_mindgap(tmp_path: Path) -> None:
+    """It would parse them, in threads too, where two parsers of Python 3.11 can fail each other."""
+    status, out = run_pytest(
+        tmp_path,
+        """
+def test_loader(mindgap_session):
+    import mindgap.own_path.failures as module
+    from importlib.machinery import SourceFileLoader
+    assert type(module.__loader__) is SourceFileLoader
+    assert type(__loader__) is not SourceFileLoader, "the user's own test is rewritten"
+""",
+    )
+    assert status == 0, out
+
+
 def test_entry_point_is_declared() -> None:
     import tomllib
 

@@ -56,9 +56,10 @@ def platforms(
             here = {str(info.platform): 1 for info in list_platforms() if info.available}
             out.write(json.dumps(here) + "\n")
             return
-        infos = [*list_platforms(), *(list_hosts() if ask_hosts else known_hosts())]
         if names:
             infos = [platform_info(parse(name)) for name in names]
+        else:
+            infos = [*list_platforms(), *(list_hosts() if ask_hosts else known_hosts())]
         if as_json:
             json.dump([dataclasses.asdict(info) for info in infos], out, indent=1, default=str)
             out.write("\n")

@@ -14,7 +14,6 @@ import onnx
 from mindgap.platforms.environments import find
 from mindgap.platforms.name import PlatformName
 
-_LIBRARY = onnx
 #: Rules of its rule-based transformers, which its log does not name; as the sources of 1.31 do. A name that a version
 #: lacks is ignored.
 _RULES: Final = (
