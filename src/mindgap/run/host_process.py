@@ -84,13 +84,13 @@ class HostProcess(WorkerProcess):
             raise self._lost(silence())
         if self.phase != "computing" and self.link.stalled(limits.deadline_s):
             seconds = patience_s(limits.deadline_s)
-            if self.phase == "sending":  # what took no request tells nothing of it
+            if self.phase == "sending":  # without the request, the worker showed nothing
                 raise self._lost(f"the worker there has read nothing for {seconds:g} s")
             raise self._timed_out(f"nothing came of an answer for {seconds:g} s")
         super()._check_limits(limits, cpu_until)
 
     def _read_cpu(self) -> None:
-        """A host tells its worker's processor time with each answer, and when it has ended."""
+        """A host sends its worker's processor time with each answer, and when it has ended."""
         self._cpu_total = max(self._cpu_total, (self.link.ended or {}).get("cpu", 0.0))
 
     def _timed_out(self, words: str) -> WorkerFailed:

@@ -57,7 +57,7 @@ def against(
     deadline: Deadline = DEADLINE_S,
 ) -> int:
     """Compare two ONNX files of one model: before and after an optimiser, a simplifier, a quantiser, a converter. The
-    new file runs on the platform, and the old one says what is right: a rewrite that is right is `rounding`. Nodes and
+    new file runs on the platform, and the old one is the reference: a rewrite that is right is `rounding`. Nodes and
     constants are compared too, and the first value that parts is named in both files.
 
     Exit status: as for mindgap diff.

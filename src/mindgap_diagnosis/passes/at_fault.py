@@ -14,7 +14,7 @@ from mindgap_diagnosis.passes.smallest_set import smallest_set
 
 #: The option that leaves passes out.
 WITHOUT: Final = "without"
-#: The fewest passes that are no answer: a list as long as this tells nothing.
+#: The fewest passes that are no answer: a list as long as this is no help.
 _MANY: Final = 4
 
 

@@ -12,7 +12,7 @@ from mindgap.results.rows import Row
 
 #: `skipped`: it could not be installed, run or judged.
 State = Literal["good", "bad", "skipped"]
-#: Results of one verdict and one culprit are told apart where the error of one is so many times that of the other.
+#: Results of one verdict and one culprit differ where the error of one is so many times that of the other.
 _LARGER: Final = 8.0
 
 
@@ -67,7 +67,7 @@ def _faults(row: Row) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What tells a bad release from a good one: faults that only one of them has, else the size of the error."""
+    """How a bad release differs from a good one: faults that only one of them has, else the size of the error."""
 
     only_good: frozenset[str]
     only_bad: frozenset[str]
@@ -84,7 +84,7 @@ class Difference:
 
 
 def difference(good: VersionVerdict, bad: VersionVerdict) -> Difference | None:
-    """What tells the two releases apart; None where nothing does."""
+    """How the two releases differ; None where they do not."""
     only_good, only_bad = good.faults - bad.faults, bad.faults - good.faults
     if only_bad or any(" reference " in f"{each} " for each in only_good):
         return Difference(only_good, only_bad)

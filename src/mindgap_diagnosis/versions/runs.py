@@ -88,13 +88,13 @@ def bisect_versions(runs: VersionRuns, versions: tuple[str, ...], good: str, tri
         ends.append(runs.verdict(version))
         if ends[-1].skipped:
             raise MindgapError(f"{name} {version} cannot be run: {ends[-1].skipped}")
-    told = difference(ends[0], ends[1])
-    if told is None:
+    symptom = difference(ends[0], ends[1])
+    if symptom is None:
         raise MindgapError(_alike(ends[0], ends[1], swapped=difference(ends[1], ends[0]) is not None))
 
     def state_of(version: str) -> State:
         each = verdicts.get(version) or runs.verdict(version)
-        verdicts[version] = replace(each, state=told.state(each))
+        verdicts[version] = replace(each, state=symptom.state(each))
         tried(verdicts[version])
         return verdicts[version].state
 
