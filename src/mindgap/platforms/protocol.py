@@ -8,6 +8,7 @@ imports its framework inside `probe` and `open` only. `open` is called in a work
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,14 @@ ValueDigest = str | int | None
 
 class PlatformError(MindgapError):
     """A platform is used wrongly: unknown name, option or value."""
+
+
+def require_names(option: str, names: Sequence[str], known: Collection[str], where: str) -> None:
+    """Raises `PlatformError` for a name in an option's value that is not known, with the nearest ones."""
+    for name in names:
+        if name not in known:
+            nearest = ", ".join(difflib.get_close_matches(name, known, n=5, cutoff=0.0))
+            raise PlatformError(f"option {option}={name}: {where} has no such name; the nearest are {nearest}")
 
 
 class NotOnThisMachine(PlatformError):

@@ -38,6 +38,7 @@ from typing import Any, Final, NoReturn
 
 from mindgap.graph import MindgapError
 from mindgap.platforms.environments.host_worker import PROTOCOL
+from mindgap.platforms.protocol import PlatformError
 from mindgap.run.channel import Array, ChannelClosed, Frame, FrameReader, send_frame
 from mindgap.run.log_setup import configure_logging
 from mindgap.run.message import OOM_EXIT
@@ -112,7 +113,9 @@ def _failed(error: BaseException) -> dict[str, Any]:
     """The frame with the reason why the service could not be opened. `permanent`: another try cannot succeed."""
     ours = isinstance(error, MindgapError)
     message = str(error) if ours else f"{type(error).__name__}: {error}"
-    return {"kind": "failed", "permanent": ours or isinstance(error, ImportError), "ours": ours, "message": message}
+    wrong_use = isinstance(error, PlatformError)
+    permanent = ours or isinstance(error, ImportError)
+    return {"kind": "failed", "permanent": permanent, "ours": ours, "wrong_use": wrong_use, "message": message}
 
 
 def _serve(service: Service, channel: Channel, remote: bool) -> NoReturn:

@@ -57,11 +57,11 @@ class Lock(Protocol):
 
 class CannotOpen(WorkerFailed):
     """The worker could not be started, or reports why its service cannot be opened. `permanent`: another try cannot
-    succeed. `ours`: the message is complete, and written for users."""
+    succeed. `ours`: the message is complete, and written for users. `wrong_use`: of a name, option or value."""
 
-    def __init__(self, message: str, *, permanent: bool, ours: bool = True) -> None:
+    def __init__(self, message: str, *, permanent: bool, ours: bool = True, wrong_use: bool = False) -> None:
         super().__init__("crash", message)
-        self.permanent, self.ours = permanent, ours
+        self.permanent, self.ours, self.wrong_use = permanent, ours, wrong_use
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +165,9 @@ class WorkerClient:
         header = self.process.listen(RequestLimits(max(until - time.monotonic(), LEAST_S), memory)).header
         if header.get("kind") == "failed":
             raise CannotOpen(
-                str(header.get("message")), permanent=bool(header.get("permanent")), ours=bool(header.get("ours", True))
-            )
+                str(header.get("message")), permanent=bool(header.get("permanent")),
+                ours=bool(header.get("ours", True)), wrong_use=bool(header.get("wrong_use")),
+            )  # fmt: skip
         if header.get("kind") != "ready" or header.get("protocol") != PROTOCOL:
             raise CannotOpen("the worker speaks another version of the protocol than this mindgap", permanent=True)
         if not isinstance(header.get("description", {}), dict) or not isinstance(header.get("fingerprint", ""), str):

@@ -32,6 +32,7 @@ from mindgap.graph.compare.reason import Reason
 from mindgap.platforms.environments import Host, HostProblem
 from mindgap.platforms.environments.host_connection import HostLink
 from mindgap.platforms.name import PlatformName
+from mindgap.platforms.protocol import PlatformError
 from mindgap.run.channel import Frame
 from mindgap.run.cpu import CpuAccount
 from mindgap.run.failure_signature import last_words, signature
@@ -156,6 +157,7 @@ class WorkerSupervisor:
             try:
                 return self._attempt(loaded, lambda failed, _: failed.lost, "judging" if first else "running")
             except WorkerFailed as failed:
+                self._refuse_wrong_use(failed)
                 status: Status = "runtime_error" if isinstance(failed, CannotOpen) else failed.fault
                 return Prepared(status, message=shortened_paths(f"{self._message(failed)}\n{failed.tail}".strip()))
             finally:
@@ -229,6 +231,7 @@ class WorkerSupervisor:
         try:
             return self._attempt(asked, retry, job.purpose)
         except WorkerFailed as failed:
+            self._refuse_wrong_use(failed)
             return self._failed(digest, failed, " (twice: the second time on a fresh worker)" if tries > 1 else "")
 
     def _attempt(self, work: Callable[[WorkerProcess], T], retry: Retry, purpose: Purpose) -> T:
@@ -388,6 +391,11 @@ class WorkerSupervisor:
         if isinstance(failed, CannotOpen) and not failed.ours:
             return f"platform {self.platform} cannot be opened: {failed.message}"
         return failed.message
+
+    def _refuse_wrong_use(self, failed: WorkerFailed) -> None:
+        """Raises `PlatformError` for an option's value that the runtime does not take, as the worker reports."""
+        if isinstance(failed, CannotOpen) and failed.wrong_use:
+            raise PlatformError(f"platform {self.platform}: {failed.message}")
 
     def _failed(self, digest: str, failed: WorkerFailed, retried: str) -> Outcome:
         status: Status = "runtime_error" if isinstance(failed, CannotOpen) else failed.fault

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Final
 
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.stages import Stage
+from mindgap_diagnosis.passes.names import names_there
 
-#: How its sources name a pass: `GraphTransformObserver(gm, "remove_noop_ops")`, `pass_name="b2b_gemm_pass"`.
-_NAMED: Final = re.compile(r'(?:GraphTransformObserver\(\s*\w+,\s*f?|pass_name=\s*f?)"([\w{}]+)"')
 #: Parts of names of passes without which no graph compiles.
 _NEEDED: Final = ("decompose_", "stable_sort", "fix_", "custom_", "replace_by_example", "replacement")
-#: A list of patterns has one pass for each; none has more.
-_MOST_PATTERNS: Final = 10
 #: Value of the platform's option `off` -> stages that it stands for.
 _SWITCHES: Final[Mapping[str, tuple[Stage, ...]]] = {
     "constant_folding": ("graph pass",), "layout_optimization": ("graph pass",), "pattern_matcher": ("graph pass",),
@@ -26,14 +20,8 @@ _SWITCHES: Final[Mapping[str, tuple[Stage, ...]]] = {
 
 
 def inductor_passes(platform: PlatformName) -> list[str]:
-    """The names that `torch._inductor.config.disabled_passes` takes, as the sources of PyTorch name them."""
-    spec = find_spec("torch")
-    folder = Path(spec.origin or "").parent / "_inductor" if spec is not None else Path()
-    texts = [file.read_text(encoding="utf-8") for file in sorted((folder / "fx_passes").glob("*.py"))]
-    names: dict[str, None] = {}
-    for name in (each for text in texts for each in _NAMED.findall(text)):
-        numbered = [name.replace("{i}", str(number)) for number in range(_MOST_PATTERNS)] if "{i}" in name else [name]
-        names |= dict.fromkeys(each for each in numbered if "{" not in each)
+    """The names that `torch._inductor.config.disabled_passes` takes, without those that every graph needs."""
+    names = names_there(platform, "mindgap.platforms.pytorch.compilation.inductor_passes")
     return [each for each in names if not any(part in each for part in _NEEDED)]
 
 

@@ -86,6 +86,31 @@ def test_names_are_those_of_the_installed_versions() -> None:
     passes = inductor_passes(parse("cpu/inductor"))
     assert {"pass_pattern_0", "remove_noop_ops", "constant_fold_uniform_value"} <= {*passes}
     assert "stable_sort" not in passes
+    # Of this version: rules that earlier ones have, one that a setting switches on, what no setting leaves out.
+    assert not {"ShapeToInitializer", "CastChainElimination", "MemcpyTransformer"} & {*names}
+    assert {each for each in passes if each.startswith("pass_pattern_")} == {f"pass_pattern_{i}" for i in range(3)}
+
+
+def test_every_rule_of_the_version_is_known() -> None:
+    """With a rule that is not listed, nothing tells which of the listed ones the version lacks."""
+    code = "from mindgap.platforms.onnxruntime import optimizers as o; print(o._rules_ran(o._RULES))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("platform", "name", "nearest"),
+    [
+        ("onnxruntime/cpu", "ConstantFolding+gelufusion", "GeluFusionL2"),
+        ("cpu/inductor", "pass_pattern_7", "pass_pattern_2"),
+    ],
+)
+def test_a_name_that_the_runtime_lacks_is_refused(platform: str, name: str, nearest: str, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(PROGRAM)
+    ran = mindgap("diff", "model.py:alpha", "-p", f"{platform}@without={name}", cwd=tmp_path)
+    line, *more = [each for each in ran.err.splitlines() if each.startswith("mindgap:")]
+    assert ran.status == 2 and not more and not ran.out, ran.err
+    assert f"option without={name.rpartition('+')[2]}: " in line and nearest in line.rpartition("nearest are")[2]
 
 
 def test_the_line_does_what_it_is_for(tmp_path: Path) -> None:

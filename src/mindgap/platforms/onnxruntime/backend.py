@@ -25,6 +25,7 @@ from mindgap.platforms.protocol import (
     Fallback,
     Options,
     Unsupported,
+    require_names,
 )
 from mindgap.platforms.script_runner import ScriptRunner, read_runner
 
@@ -68,6 +69,10 @@ class OnnxRuntimePlatform:
         self._options = options
         self._without = options["without"].split("+") if "without" in options else []
         runtime().set_default_logger_severity(4)
+        if self._without:
+            from mindgap.platforms.onnxruntime.optimizers import optimizers
+
+            require_names("without", self._without, optimizers(), f"ONNX Runtime {runtime().__version__}")
 
     def describe(self) -> Mapping[str, Any]:
         return {

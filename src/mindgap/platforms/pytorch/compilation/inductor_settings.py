@@ -26,9 +26,10 @@ from mindgap.aten.torch_private.inductor import (
     inductor_config,
     pick_vec_isa,
 )
-from mindgap.platforms.protocol import Fallback, Options
+from mindgap.platforms.protocol import Fallback, Options, require_names
 from mindgap.platforms.pytorch.compilation import torch_compile
 from mindgap.platforms.pytorch.compilation.compiled import Program
+from mindgap.platforms.pytorch.compilation.inductor_passes import inductor_passes
 from mindgap.platforms.pytorch.device.availability import compiler_present, processor
 from mindgap.platforms.pytorch.device.devices import DEVICES
 from mindgap.platforms.pytorch.device.runtime import hardware
@@ -39,11 +40,14 @@ _base: str | None = None
 
 
 def establish(options: Options, description: Mapping[str, Any]) -> dict[str, Any]:
-    """Sets this setting's cache and describes Inductor. Raises `Fallback` if `simdlen=` has no effect."""
+    """Sets this setting's cache and describes Inductor. Raises `Fallback` if `simdlen=` has no effect,
+    `PlatformError` for a pass that this version lacks."""
     # It prints a traceback for every graph that is not valid, which is nothing to print about here.
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     compiler = _compiler()
     _claim_cache(options, description, compiler)
+    if "without" in options:
+        require_names("without", options["without"].split("+"), inductor_passes(), f"Inductor {torch.__version__}")
     with configured(options):
         isa = pick_vec_isa()
         width = isa.bit_width() if isa else 1
