@@ -1,20 +1,34 @@
-"""Builds a catalogue: opens and captures every source once, on several workers. A build can be killed and resumed."""
+"""Builds a catalogue: opens and captures every source once, on several workers. A build can be killed and resumed.
+
+The catalogue is that of one worker, however many there are: sources are recorded in their order.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import ChainMap, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Protocol
 
-from mindgap.graph import MindgapError
+from mindgap.graph import MindgapError, TensorStore
 from mindgap.results.catalogue import PASSES, Catalogue, Pass
 from mindgap.results.store import Writer
 from mindgap.run.failure_signature import signature
-from mindgap_campaign.catalogue.capture_client import CaptureClient, ModelLimits, Wanted, WorkerDied
+from mindgap_campaign.catalogue.answers import (
+    Again,
+    Answer,
+    AnswerRecorder,
+    CaptureAnswers,
+    RecordedAnswers,
+    SourceAnswers,
+    answer_pass,
+    answer_source,
+    is_new,
+)
+from mindgap_campaign.catalogue.capture_client import CaptureClient, ModelLimits, WorkerDied
 from mindgap_campaign.catalogue.integrity import GraphChecker, damaged_graphs, discard
 
 _log = logging.getLogger(__name__)
@@ -22,17 +36,17 @@ _log = logging.getLogger(__name__)
 __all__ = [
     "BuildProgress",
     "BuildSession",
-    "CaptureAnswers",
     "CapturePlace",
     "ModelLimits",
     "build",
-    "is_new",
     "library_versions",
 ]
 
 #: A build that is killed loses what its writer holds: at most so many rows, or what is so old.
 _ROWS: Final = 500
 _AGE_S: Final = 60.0
+#: Sources that are captured while an earlier one is not done: a build that is killed loses them too.
+_AHEAD: Final = 100
 _LIBRARIES: Final = (
     "mindgap","torch", "timm", "torchvision", "transformers", "diffusers", "open_clip_torch", "torch_geometric",
                 "pytorchcv", "onnx")  # fmt: skip
@@ -46,18 +60,6 @@ class BuildProgress:
     total: int
     source: str
     statuses: Mapping[str, int]
-
-
-class CaptureAnswers(Protocol):
-    """Gives the answers about the programs of a source, as `CaptureClient` does."""
-
-    def open(self, source: str) -> Mapping[str, Any]:
-        """Returns the answer to `open`, of kind `opened`, `left_out` or `failed`. Raises `WorkerDied`."""
-        ...
-
-    def capture(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
-        """Returns the answer to `capture`, and the graph's bytes if they were wanted. Raises `WorkerDied`."""
-        ...
 
 
 class CapturePlace(Protocol):
@@ -106,7 +108,8 @@ def build(
 
 @dataclass
 class BuildSession:
-    """State of one build, shared by its threads. `known`: the graph of each (pass, structure), and its program."""
+    """State of one build, shared by its threads. `known`: the graph of each (pass, structure), and its program.
+    `ready`: what was answered about sources, by their numbers, while an earlier source is not done."""
 
     catalogue: Catalogue
     passes: tuple[Pass, ...]
@@ -115,12 +118,13 @@ class BuildSession:
     finished: int = 0
     total: int = 0
     wrong: list[str] = field(default_factory=list[str])
-    queue: deque[str] = field(default_factory=deque[str])
+    queue: deque[tuple[int, str]] = field(default_factory=deque[tuple[int, str]])
+    ready: dict[int, tuple[str, SourceAnswers]] = field(default_factory=dict[int, tuple[str, SourceAnswers]])
     error: BaseException | None = None
 
     def __post_init__(self) -> None:
         self.writer: Writer = self.catalogue.store.writer(rows=_ROWS, age_s=_AGE_S)
-        self.lock = threading.Lock()
+        self.turn = threading.Condition()
         self.known: dict[tuple[str, str], tuple[str, str]] = self.catalogue.holders()
         self.versions = library_versions()
         self.checker = GraphChecker(self.catalogue)
@@ -153,7 +157,7 @@ class BuildSession:
 
     def run(self, sources: Sequence[str], jobs: int) -> None:
         """Captures the sources on `jobs` threads, each with a worker process. Raises the first error of a thread."""
-        self.queue.extend(sources)
+        self.queue.extend(enumerate(sources))
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(max(1, jobs))]
         for thread in threads:
             thread.start()
@@ -161,34 +165,55 @@ class BuildSession:
             for thread in threads:
                 thread.join()
         except BaseException:
-            self.queue.clear()
+            with self.turn:
+                self.queue.clear()
+                self.turn.notify_all()
             raise
         if self.error is not None:
             raise self.error
 
     def _work(self) -> None:
         client = CaptureClient(self.catalogue.tensors, self.limits)
+
+        def again(source: str, index: int, program: str, name: str) -> Answer:
+            return answer_pass(AnswerRecorder(client), source, index, program, name, self.known)
+
         try:
-            while True:
-                try:
-                    source = self.queue.popleft()
-                except IndexError:
-                    return
-                self.record(client, source)
+            while (task := self._next()) is not None:
+                number, source = task
+                held = ChainMap(dict[tuple[str, str], tuple[str, str]](), self.known)
+                answers = answer_source(AnswerRecorder(client), source, self.passes, self.limits, held)
+                self._record_ready(number, source, answers, again)
         except BaseException as error:
             # A full disk, or a bug of ours: the others stop too, and the caller hears of it.
-            self.error = error
-            self.queue.clear()
+            with self.turn:
+                self.error = error
+                self.queue.clear()
+                self.turn.notify_all()
         finally:
             client.close()
+
+    def _next(self) -> tuple[int, str] | None:
+        """Returns the next source and its number, once it is not too far ahead of those recorded; None at the end."""
+        with self.turn:
+            self.turn.wait_for(lambda: not self.queue or self.queue[0][0] < self.finished + _AHEAD)
+            return self.queue.popleft() if self.queue else None
+
+    def _record_ready(self, number: int, source: str, answers: SourceAnswers, again: Again) -> None:
+        """Records the sources whose turn it is now that this one is answered."""
+        with self.turn:
+            self.ready[number] = (source, answers)
+            while self.finished in self.ready:
+                source, answers = self.ready.pop(self.finished)
+                self.record(RecordedAnswers(answers, TensorStore(self.catalogue.tensors), again), source)
+            self.turn.notify_all()
 
     def record(self, client: CaptureAnswers, source: str) -> None:
         """Captures one source, writes its rows and graphs, and reports that it is done."""
         statuses = self._one(client, source)
         _log.info("%s: %s", source, ", ".join(f"{n} {status}" for status, n in statuses.items()))
-        with self.lock:
-            self.finished += 1
-            self.on_tick(BuildProgress(self.finished, self.total, source, statuses))
+        self.finished += 1
+        self.on_tick(BuildProgress(self.finished, self.total, source, statuses))
 
     def _one(self, client: CaptureAnswers, source: str) -> Mapping[str, int]:
         """Captures all programs and passes of one source, then records that the source is done."""
@@ -209,7 +234,7 @@ class BuildSession:
         for index, program in enumerate(programs):
             parameters = 0
             for each in self.passes:
-                if each != "forward" and (reason := self._too_big(parameters)):
+                if each != "forward" and (reason := self.limits.too_many_to_train(parameters)):
                     count(self.failed(program[1], source, each, reason, "left_out", label=program[0]))
                     break
                 status, parameters = self._pass(client, source, index, program, each)
@@ -229,31 +254,23 @@ class BuildSession:
             return self.failed(text, source, name, str(died), label=label), 0
         if answer["kind"] != "captured":
             return self.failed(text, source, name, answer["reason"], "failed", answer, label=label), 0
-        with self.lock:
-            own = bool(data) and is_new(self.known, name, answer["structure"], text)
-            if own:
-                # Before any row can name it.
-                self.catalogue.keep(str(answer["graph"]), data)
-                fault = self.checker.fault(str(answer["graph"]))
-                if fault:
-                    discard(self.catalogue, str(answer["graph"]))
-                    reason = f"captured, but it cannot be made again from the catalogue: {fault}"
-                    return self.failed(text, source, name, reason, "failed", answer, label=label), 0
-                self.known[name, answer["structure"]] = (str(answer["graph"]), text)
-            holder = self.known[name, answer["structure"]][0]
+        own = bool(data) and is_new(self.known, name, answer["structure"], text)
+        if own:
+            # Before any row can name it.
+            self.catalogue.keep(str(answer["graph"]), data)
+            fault = self.checker.fault(str(answer["graph"]))
+            if fault:
+                discard(self.catalogue, str(answer["graph"]))
+                reason = f"captured, but it cannot be made again from the catalogue: {fault}"
+                return self.failed(text, source, name, reason, "failed", answer, label=label), 0
+            self.known[name, answer["structure"]] = (str(answer["graph"]), text)
+        holder = self.known[name, answer["structure"]][0]
         status = "captured" if own else "duplicate"
         columns = ("graph", "structure", "structure_operators", "structure_shapes", "nodes", "parameters", "operators")
         self._row(text, source, name, status, answer, label, {
             **{column: answer[column] for column in columns}, "holder": holder, "proven": answer["proven"],
         })  # fmt: skip
         return status, int(answer["parameters"])
-
-    def _too_big(self, parameters: int) -> str:
-        """Returns why a model of so many parameters is not captured with gradients, or ""."""
-        most = self.limits.trained_parameters
-        if most is None or parameters <= most:
-            return ""
-        return f"{parameters / 1e6:,.0f} million parameters, {most / 1e6:,.0f} are allowed with gradients"
 
     def failed(
         self, text: str, asked: str, name: str, reason: str, status: str = "failed",
@@ -274,12 +291,6 @@ class BuildSession:
             "cpu_seconds": answer.get("cpu_seconds"), "peak_bytes": answer.get("peak_bytes"),
             "versions": self.versions, **more,
         })  # fmt: skip
-
-
-def is_new(known: Mapping[tuple[str, str], tuple[str, str]], name: str, structure: str, source: str) -> bool:
-    """Whether no other source's graph is kept for this structure. `known`: as that of `BuildSession`."""
-    held = known.get((name, structure))
-    return held is None or held[1] == source
 
 
 def _scheme(text: str) -> str:

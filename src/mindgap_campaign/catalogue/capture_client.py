@@ -44,6 +44,13 @@ class ModelLimits:
     trained_parameters: int | None = 60_000_000
     patience: float = 8.0
 
+    def too_many_to_train(self, parameters: int) -> str:
+        """Returns why a model of so many parameters is not captured with gradients, or ""."""
+        most = self.trained_parameters
+        if most is None or parameters <= most:
+            return ""
+        return f"{parameters / 1e6:,.0f} million parameters, {most / 1e6:,.0f} are allowed with gradients"
+
 
 class WorkerDied(Exception):
     """The worker process died. The message says why, as the reason of the step it was running.

@@ -6,23 +6,19 @@ equals one that a single worker of this machine builds.
 
 from __future__ import annotations
 
-import io
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 from mindgap.graph import TensorStore
+from mindgap_campaign.catalogue.answers import Answer, RecordedAnswers
 from mindgap_campaign.catalogue.builder import BuildSession
-from mindgap_campaign.catalogue.capture_client import Wanted
 from mindgap_campaign.cluster import RETRIES
 from mindgap_campaign.cluster.capture_task import (
-    Answer,
     CaptureSetup,
     NodeSoftware,
-    SourceAnswers,
     capture_once,
     capture_sources,
     check_software,
@@ -38,45 +34,6 @@ _AHEAD: Final = 2
 _POLL_S: Final = 1.0
 #: Seconds without a node that has a processor, or without an answer of a node, after which the build ends.
 _WAIT_S: Final = 120.0
-
-#: Captures one pass of one program anew: (source, number of the program, its source, pass).
-Again = Callable[[str, int, str, str], Answer]
-
-
-@dataclass
-class NodeAnswers:
-    """A capture client that gives the recorded answers of a node. `again`: captures what has no recorded answer.
-
-    The builder no longer wants a graph whose structure has come in since the request to the node.
-    """
-
-    answers: SourceAnswers
-    tensors: TensorStore
-    again: Again
-
-    def open(self, source: str) -> Mapping[str, Any]:
-        """Returns the node's answer. Raises `WorkerDied` if its worker died."""
-        return self.answers.opened.checked()
-
-    def capture(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
-        """Returns the node's answer, and keeps the tensors of a graph that is wanted. Raises `WorkerDied` as `open`."""
-        answer = self.answers.captures.get((index, name))
-        complete = answer is not None and bool(answer.structure)
-        if answer is not None and complete and answer.wanted and not wanted(answer.structure):
-            if answer.header.get("kind") == "captured":
-                # The node proved it in vain: on one machine the program would not have been proven.
-                return {**answer.header, "proven": False}, b""
-            answer = None
-        elif answer is not None and complete and not answer.wanted and wanted(answer.structure):
-            answer = None
-        if answer is None:
-            program: str = self.answers.opened.checked()["programs"][index]["source"]
-            answer = self.again(source, index, program, name)
-        header = answer.checked()
-        for key, file in answer.tensors.items():
-            if key not in self.tensors:
-                self.tensors.adopt(key, _copier(file))
-        return header, answer.data
 
 
 @contextmanager
@@ -165,7 +122,7 @@ class RayCaptures:
             while waiting and waiting[0][1] not in running:
                 batch, reference = waiting.popleft()
                 for source, answers in zip(batch, self._answer(reference), strict=True):
-                    session.record(NodeAnswers(answers, tensors, again), source)
+                    session.record(RecordedAnswers(answers, tensors, again), source)
 
     def _task(self, function: Any) -> Any:
         return self.ray.remote(num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD")(function)
@@ -185,7 +142,3 @@ class RayCaptures:
                 "what was captured is kept"
             )
         return count
-
-
-def _copier(file: bytes) -> Callable[[io.BufferedIOBase | Any], object]:
-    return lambda to: to.write(file)

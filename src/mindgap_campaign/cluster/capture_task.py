@@ -1,7 +1,7 @@
 """Captures sources of a catalogue on a node: the node's part of `mindgap corpus build --ray`.
 
-A node builds its sources into a separate catalogue, with the builder of one machine, and hands back what its capture
-worker answered. The driver gives these answers to the same builder, which writes the catalogue.
+A node hands back what its capture worker answered. The driver gives these answers to the builder of one machine, which
+writes the catalogue.
 """
 
 from __future__ import annotations
@@ -10,24 +10,28 @@ import contextlib
 import os
 import socket
 import tempfile
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from mindgap.graph import MindgapError, TensorStore, decode, stored_keys
-from mindgap.results.catalogue import Catalogue, Pass
-from mindgap_campaign.catalogue.builder import BuildSession, CaptureAnswers, ModelLimits, is_new, library_versions
-from mindgap_campaign.catalogue.capture_client import CaptureClient, Wanted, WorkerDied
+from mindgap.graph import MindgapError, TensorStore
+from mindgap.results.catalogue import Pass
+from mindgap_campaign.catalogue.answers import (
+    Answer,
+    AnswerRecorder,
+    Known,
+    SourceAnswers,
+    answer_pass,
+    answer_source,
+)
+from mindgap_campaign.catalogue.builder import library_versions
+from mindgap_campaign.catalogue.capture_client import CaptureClient, ModelLimits
 from mindgap_campaign.cluster import SHUTDOWN_S
 from mindgap_campaign.cluster.connection import code_digest
 from mindgap_campaign.cluster.messages import ClusterProblem, Failure, pack, unpack
 
 _T = TypeVar("_T")
-
-#: The graph of each (pass, structure), and its program: `BuildSession.known`.
-Known = Mapping[tuple[str, str], tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -100,34 +104,6 @@ def files_of(source: str) -> list[SourceFile]:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A worker's answer to one request. `died`: why there is none. `wanted`: whether the graph, of this `structure`,
-    was to be proven and sent; without a structure it was not requested. `tensors`: files of those that `data` refers
-    to."""
-
-    header: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    data: bytes = b""
-    tensors: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    died: str = ""
-    structure: str = ""
-    wanted: bool = False
-
-    def checked(self) -> Mapping[str, Any]:
-        """Returns the header. Raises `WorkerDied` if the worker died."""
-        if self.died:
-            raise WorkerDied(self.died)
-        return self.header
-
-
-@dataclass
-class SourceAnswers:
-    """All answers about one source. `captures`: by the number of the program, and the pass."""
-
-    opened: Answer = field(default_factory=Answer)
-    captures: dict[tuple[int, str], Answer] = field(default_factory=dict[tuple[int, str], Answer])
-
-
-@dataclass(frozen=True)
 class CaptureSetup:
     """What holds for all sources of a build. `directory`: the driver's, which paths in sources are relative to."""
 
@@ -148,40 +124,6 @@ class CaptureSetup:
         inside = contextlib.chdir(self.directory) if Path(self.directory).is_dir() else contextlib.nullcontext()
         with inside, tempfile.TemporaryDirectory(prefix="mindgap-capture-") as folder:
             yield Path(folder)
-
-
-@dataclass
-class AnswerRecorder:
-    """A capture client that keeps the answers of another. `tensors`: where the other's worker puts tensors."""
-
-    client: CaptureAnswers
-    tensors: TensorStore
-    answers: SourceAnswers = field(default_factory=SourceAnswers)
-
-    def open(self, source: str) -> Mapping[str, Any]:
-        """Opens a source, of which the answers are kept from now on."""
-        self.answers = SourceAnswers()
-        self.answers.opened = _answered(lambda: Answer(self.client.open(source)))
-        return self.answers.opened.checked()
-
-    def capture(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
-        """Captures one pass of one program."""
-        passes: list[tuple[str, bool]] = [("", False)]
-
-        def decide(structure: str) -> bool:
-            passes.append((structure, wanted(structure)))
-            return passes[-1][1]
-
-        def capture() -> Answer:
-            header, data = self.client.capture(source, index, name, decide)
-            keys = stored_keys(decode(data)) if data else ()
-            return Answer(header, data, {key: self.tensors.file(key).read_bytes() for key in keys})
-
-        answer = _answered(capture)
-        structure, proved = passes[-1]
-        answer = Answer(answer.header, answer.data, answer.tensors, answer.died, structure, proved)
-        self.answers.captures[index, name] = answer
-        return answer.checked(), answer.data
 
 
 def check_software(packed: bytes) -> bytes:
@@ -213,39 +155,24 @@ def capture_once(packed: bytes, known: bytes) -> bytes:
     def run() -> Answer:
         setup, source, index, program, name, files = unpack(packed)
         held: Known = unpack(known)
-        with setup.on_node(files) as tensors:
-            client = CaptureClient(tensors, setup.limits)
-            recorder = AnswerRecorder(client, TensorStore(tensors))
-            # The driver raises the death of a worker again.
-            with contextlib.closing(client), contextlib.suppress(WorkerDied):
-                recorder.capture(source, index, name, lambda found: is_new(held, name, found, program))
-            return recorder.answers.captures[index, name]
+        with setup.on_node(files) as tensors, contextlib.closing(CaptureClient(tensors, setup.limits)) as client:
+            return answer_pass(_recorder(client, tensors), source, index, program, name, held)
 
     return _packed(run)
 
 
-def _captured(setup: CaptureSetup, sources: Sequence[str], known: Known, folder: Path) -> list[SourceAnswers]:
-    catalogue = Catalogue(folder, create=True)
-    session = BuildSession(catalogue, setup.passes, setup.limits, lambda tick: None)
-    session.known = dict(known)
-    client, answers = CaptureClient(catalogue.tensors, setup.limits), list[SourceAnswers]()
-    with contextlib.closing(session.writer), contextlib.closing(client):
-        for source in sources:
-            recorder = AnswerRecorder(client, TensorStore(catalogue.tensors))
-            session.record(recorder, source)
-            answers.append(recorder.answers)
-    return answers
+def _captured(setup: CaptureSetup, sources: Sequence[str], known: Known, tensors: Path) -> list[SourceAnswers]:
+    held = dict(known)
+    with contextlib.closing(CaptureClient(tensors, setup.limits)) as client:
+        return [
+            answer_source(_recorder(client, tensors), source, setup.passes, setup.limits, held) for source in sources
+        ]
 
 
-def _answered(ask: Callable[[], Answer]) -> Answer:
-    """Returns the answer. A worker that was killed from outside may be the first process to end of a node that shuts
-    down: waits for the others, so that Ray repeats the task on another node."""
-    try:
-        return ask()
-    except WorkerDied as died:
-        if died.killed:
-            time.sleep(SHUTDOWN_S)
-        return Answer(died=str(died))
+def _recorder(client: CaptureClient, tensors: Path) -> AnswerRecorder:
+    """A worker that was killed from outside may be the first process to end of a node that shuts down: the recorder
+    waits for the others, so that Ray repeats the task on another node."""
+    return AnswerRecorder(client, TensorStore(tensors), SHUTDOWN_S)
 
 
 def _packed(run: Callable[[], _T]) -> bytes:

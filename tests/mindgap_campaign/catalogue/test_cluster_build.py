@@ -17,11 +17,12 @@ import pytest
 from campaign.ray_cluster import add_node, cluster_of
 from mindgap.graph import Graph, Input, MindgapError, Node, Normal, Ref, Stored, TensorSpec, TensorStore, digest, encode
 from mindgap_campaign.catalogue import Catalogue, ModelLimits, build, builder
+from mindgap_campaign.catalogue.answers import Answer, RecordedAnswers, SourceAnswers
 from mindgap_campaign.catalogue.capture_client import WorkerDied
 from mindgap_campaign.cli.corpus import build as build_command
 from mindgap_campaign.cluster import capture_task
-from mindgap_campaign.cluster.capture_place import NodeAnswers, RayCaptures, captures_on_ray
-from mindgap_campaign.cluster.capture_task import Answer, NodeSoftware, SourceAnswers, SourceFile, files_of
+from mindgap_campaign.cluster.capture_place import RayCaptures, captures_on_ray
+from mindgap_campaign.cluster.capture_task import NodeSoftware, SourceFile, files_of
 from mindgap_campaign.cluster.messages import ClusterProblem
 
 SPEC = TensorSpec.contiguous("float32", (3,))
@@ -172,6 +173,46 @@ def test_a_cluster_builds_what_one_worker_does(scripted: None, tmp_path: Path, c
     assert ray.tasks == tasks
 
 
+@pytest.mark.parametrize("quick", [0, 1])
+def test_workers_that_overtake_each_other_build_what_one_does(
+    scripted: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: int
+) -> None:
+    """Each worker is slow at every second source, so that a later program of a structure is proven first."""
+    local = Catalogue(tmp_path / "local", create=True)
+    build(local, list(SOURCES), ("backward",))
+
+    class Slow(ScriptedClient):
+        def open(self, source: str) -> dict[str, Any]:
+            time.sleep(0.2 if list(SOURCES).index(source) % 2 != quick else 0.0)
+            return super().open(source)
+
+    monkeypatch.setattr(builder, "CaptureClient", Slow)
+    several = Catalogue(tmp_path / "several", create=True)
+    ticks = list[str]()
+    assert build(several, list(SOURCES), ("backward",), jobs=3, on_tick=lambda t: ticks.append(t.source)) == 12
+    assert ticks == list(SOURCES)
+    assert contents(several) == contents(local)
+
+
+def test_no_source_is_captured_far_ahead_of_a_slow_one(
+    scripted: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, most = list[str](), list[int]()
+
+    class Slow(ScriptedClient):
+        def open(self, source: str) -> dict[str, Any]:
+            if source == "timm:relu":
+                time.sleep(0.5)
+                most.append(len(opened))
+            opened.append(source)
+            return super().open(source)
+
+    monkeypatch.setattr(builder, "CaptureClient", Slow)
+    monkeypatch.setattr(builder, "_AHEAD", 4)
+    assert build(Catalogue(tmp_path / "several", create=True), list(SOURCES), jobs=2) == 12
+    assert most == [3] and sorted(opened) == sorted(SOURCES)
+
+
 def test_a_build_that_is_interrupted_goes_on(scripted: None, tmp_path: Path) -> None:
     place = RayCaptures(InlineRay(2), "head:1", NodeSoftware.here())
     there = Catalogue(tmp_path / "cluster", create=True)
@@ -197,7 +238,7 @@ def test_what_a_node_did_not_answer_is_asked_again(tmp_path: Path) -> None:
         asked.append(step)
         return Answer(died="crashed")
 
-    client = NodeAnswers(SourceAnswers(opened, {(0, "forward"): unwanted}), TensorStore(tmp_path), again)
+    client = RecordedAnswers(SourceAnswers(opened, {(0, "forward"): unwanted}), TensorStore(tmp_path), again)
     assert client.capture("timm:relu", 0, "forward", lambda found: False) == ({"kind": "captured", "graph": "g"}, b"")
     assert asked == []
     for name in ("forward", "backward"):

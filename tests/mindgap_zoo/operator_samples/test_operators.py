@@ -1,6 +1,7 @@
 """Samples of operators: named, numbered, the same each time, and captured with what they need kept."""
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -153,3 +154,38 @@ def test_graphs_do_not_depend_on_the_vectors_of_the_machine():
         env={**os.environ, **settings}, cwd=Path(__file__).parent, capture_output=True, text=True,
     )  # fmt: skip
     assert ran.stdout.strip() == some_bytes(), ran.stderr
+
+
+SPREAD = (
+    "ops:nn.functional.cross_entropy", "ops:nn.functional.rms_norm", "ops:nn.functional.max_unpool2d.grad",
+    "ops:nn.functional.grid_sample", "ops:linalg.solve", "ops:index_put", "ops:histc", "ops:einsum",
+    "ops:nn.functional.dropout", "modules:LSTM", "modules:BatchNorm2d", "modules:CrossEntropyLoss",
+)  # fmt: skip
+
+
+def digests(sources):
+    """The digest of each sample's graph, with the recipes and bytes of its inputs."""
+    return {name: hashlib.sha256(encode(graph)).hexdigest() for one in sources for name, graph in capture_source(one)}
+
+
+@pytest.mark.nightly
+def test_samples_depend_on_no_process_order_or_hash_seed():
+    """Fresh processes, of which one has drawn numbers, and captures the sources from the last to the first."""
+    program = """
+import json, random, sys
+import numpy, torch
+import test_operators
+if sys.argv[1] == "2":
+    torch.rand(7), numpy.random.rand(7), random.random()
+print(json.dumps(test_operators.digests(test_operators.SPREAD[:: 3 - 2 * int(sys.argv[1])])))
+"""
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, seed],
+            env={**os.environ, "PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1"}, cwd=Path(__file__).parent,
+            stdout=subprocess.PIPE, text=True,
+        )
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    first, second = (json.loads(worker.communicate()[0]) for worker in workers)
+    assert len(first) > 60 and first == second
