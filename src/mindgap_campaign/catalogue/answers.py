@@ -10,28 +10,15 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from mindgap.graph import TensorStore, decode, stored_keys
 from mindgap.results.catalogue import Pass
-from mindgap_campaign.catalogue.capture_client import ModelLimits, Wanted, WorkerDied
+from mindgap_campaign.catalogue.capture_client import CaptureClient, ModelLimits, Wanted, WorkerDied
 
 #: The graph of each (pass, structure), and its program.
 Known = Mapping[tuple[str, str], tuple[str, str]]
-
-
-class CaptureAnswers(Protocol):
-    """Gives the answers about the programs of a source, as `CaptureClient` does."""
-
-    def open(self, source: str) -> Mapping[str, Any]:
-        """Returns the answer to `open`, of kind `opened`, `left_out` or `failed`. Raises `WorkerDied`."""
-        ...
-
-    def capture(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
-        """Returns the answer to `capture`, and the graph's bytes if they were wanted. Raises `WorkerDied`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +41,7 @@ class Answer:
         return self.header
 
 
-#: Captures one pass of one program anew: (source, number of the program, its source, pass).
+#: Captures one pass of one program again: (source, number of the program, its source, pass).
 Again = Callable[[str, int, str, str], Answer]
 
 
@@ -66,39 +53,34 @@ class SourceAnswers:
     captures: dict[tuple[int, str], Answer] = field(default_factory=dict[tuple[int, str], Answer])
 
 
-@dataclass
+@dataclass(frozen=True)
 class AnswerRecorder:
-    """A capture client that keeps the answers of another. `tensors`: where the other's worker puts tensors, if their
-    files are to be kept too. `patience_s`: how long to wait after a worker was killed from outside."""
+    """Records the answers of a client. `tensors`: where its worker puts tensors, if their files are to be recorded too.
+    `patience_s`: how long to wait after a worker was killed from outside."""
 
-    client: CaptureAnswers
+    client: CaptureClient
     tensors: TensorStore | None = None
     patience_s: float = 0.0
-    answers: SourceAnswers = field(default_factory=SourceAnswers)
 
-    def open(self, source: str) -> Mapping[str, Any]:
-        """Opens a source, of which the answers are kept from now on."""
-        self.answers = SourceAnswers()
-        self.answers.opened = self._answered(lambda: Answer(self.client.open(source)))
-        return self.answers.opened.checked()
+    def open(self, source: str) -> Answer:
+        """Opens a source."""
+        return self._answered(lambda: Answer(self.client.open(source)))
 
-    def capture(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
-        """Captures one pass of one program."""
-        passes: list[tuple[str, bool]] = [("", False)]
+    def capture(self, source: str, index: int, program: str, name: str, held: Known) -> Answer:
+        """Captures one pass of one program, whose source is `program`. What is not among those held is wanted."""
+        asked: list[tuple[str, bool]] = [("", False)]
 
-        def decide(structure: str) -> bool:
-            passes.append((structure, wanted(structure)))
-            return passes[-1][1]
+        def wanted(structure: str) -> bool:
+            asked.append((structure, is_new(held, name, structure, program)))
+            return asked[-1][1]
 
         def capture() -> Answer:
-            header, data = self.client.capture(source, index, name, decide)
+            header, data = self.client.capture(source, index, name, wanted)
             return Answer(header, data, self._files(data))
 
         answer = self._answered(capture)
-        structure, proved = passes[-1]
-        answer = Answer(answer.header, answer.data, answer.tensors, answer.died, structure, proved)
-        self.answers.captures[index, name] = answer
-        return answer.checked(), answer.data
+        structure, proved = asked[-1]
+        return replace(answer, structure=structure, wanted=proved)
 
     def _files(self, data: bytes) -> Mapping[str, bytes]:
         if self.tensors is None or not data:
@@ -116,7 +98,7 @@ class AnswerRecorder:
 
 @dataclass
 class RecordedAnswers:
-    """A capture client that gives recorded answers. `tensors`: where a graph's tensors are to be. `again`: captures
+    """Gives recorded answers as a capture client. `tensors`: where a graph's tensors are to be. `again`: captures
     what has no recorded answer.
 
     The builder no longer wants a graph whose structure has come in since the request to the worker.
@@ -153,39 +135,23 @@ class RecordedAnswers:
 
 
 def answer_source(
-    recorder: AnswerRecorder,
-    source: str,
-    passes: Sequence[Pass],
-    limits: ModelLimits,
+    recorder: AnswerRecorder, source: str, passes: Sequence[Pass], limits: ModelLimits,
     held: MutableMapping[tuple[str, str], tuple[str, str]],
-) -> SourceAnswers:
+) -> SourceAnswers:  # fmt: skip
     """Captures the programs of a source as far as the builder will ask for them. `held`: as `Known`; graphs of this
     source are added."""
-    with suppress(WorkerDied):
-        recorder.open(source)
-    for index, program in enumerate(recorder.answers.opened.header.get("programs", ())):
+    answers = SourceAnswers(recorder.open(source))
+    for index, program in enumerate(answers.opened.header.get("programs", ())):
         text, parameters = str(program["source"]), 0
         for name in passes:
             if name != "forward" and limits.too_many_to_train(parameters):
                 break
-            try:
-                header, data = recorder.capture(
-                    source, index, name, lambda found, name=name, text=text: is_new(held, name, found, text)
-                )
-            except WorkerDied:
+            answer = answers.captures[index, name] = recorder.capture(source, index, text, name, held)
+            if not answer.data:
                 break
-            if header["kind"] != "captured" or not data:
-                break
-            held[name, header["structure"]] = (str(header["graph"]), text)
-            parameters = int(header["parameters"])
-    return recorder.answers
-
-
-def answer_pass(recorder: AnswerRecorder, source: str, index: int, program: str, name: str, held: Known) -> Answer:
-    """Captures one pass of one program. `program`: its source."""
-    with suppress(WorkerDied):
-        recorder.capture(source, index, name, lambda found: is_new(held, name, found, program))
-    return recorder.answers.captures[index, name]
+            held[name, answer.structure] = (str(answer.header["graph"]), text)
+            parameters = int(answer.header["parameters"])
+    return answers
 
 
 def is_new(known: Known, name: str, structure: str, source: str) -> bool:

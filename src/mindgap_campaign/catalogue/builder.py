@@ -21,10 +21,8 @@ from mindgap_campaign.catalogue.answers import (
     Again,
     Answer,
     AnswerRecorder,
-    CaptureAnswers,
     RecordedAnswers,
     SourceAnswers,
-    answer_pass,
     answer_source,
     is_new,
 )
@@ -176,7 +174,7 @@ class BuildSession:
         client = CaptureClient(self.catalogue.tensors, self.limits)
 
         def again(source: str, index: int, program: str, name: str) -> Answer:
-            return answer_pass(AnswerRecorder(client), source, index, program, name, self.known)
+            return AnswerRecorder(client).capture(source, index, program, name, self.known)
 
         try:
             while (task := self._next()) is not None:
@@ -208,14 +206,14 @@ class BuildSession:
                 self.record(RecordedAnswers(answers, TensorStore(self.catalogue.tensors), again), source)
             self.turn.notify_all()
 
-    def record(self, client: CaptureAnswers, source: str) -> None:
+    def record(self, client: RecordedAnswers, source: str) -> None:
         """Captures one source, writes its rows and graphs, and reports that it is done."""
         statuses = self._one(client, source)
         _log.info("%s: %s", source, ", ".join(f"{n} {status}" for status, n in statuses.items()))
         self.finished += 1
         self.on_tick(BuildProgress(self.finished, self.total, source, statuses))
 
-    def _one(self, client: CaptureAnswers, source: str) -> Mapping[str, int]:
+    def _one(self, client: RecordedAnswers, source: str) -> Mapping[str, int]:
         """Captures all programs and passes of one source, then records that the source is done."""
         statuses: dict[str, int] = {}
 
@@ -244,7 +242,7 @@ class BuildSession:
         return statuses
 
     def _pass(
-        self, client: CaptureAnswers, source: str, index: int, program: tuple[str, str], name: Pass
+        self, client: RecordedAnswers, source: str, index: int, program: tuple[str, str], name: Pass
     ) -> tuple[str, int]:
         """Captures one pass of one program and writes its row. Returns its status and number of parameters."""
         label, text = program

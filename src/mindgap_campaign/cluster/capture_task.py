@@ -22,7 +22,6 @@ from mindgap_campaign.catalogue.answers import (
     AnswerRecorder,
     Known,
     SourceAnswers,
-    answer_pass,
     answer_source,
 )
 from mindgap_campaign.catalogue.builder import library_versions
@@ -156,7 +155,7 @@ def capture_once(packed: bytes, known: bytes) -> bytes:
         setup, source, index, program, name, files = unpack(packed)
         held: Known = unpack(known)
         with setup.on_node(files) as tensors, contextlib.closing(CaptureClient(tensors, setup.limits)) as client:
-            return answer_pass(_recorder(client, tensors), source, index, program, name, held)
+            return _recorder(client, tensors).capture(source, index, program, name, held)
 
     return _packed(run)
 
