@@ -3,12 +3,13 @@
 Every in-place call becomes its functional counterpart; what it wrote through a view is scattered back into the
 view's base, and other views of that base are taken anew when they are next read. Views themselves stay, as plain view
 operators. Which values share memory is seen by running the calls on fake tensors, not read from schemas: `reshape`,
-`contiguous` and `to` share or copy as the strides decide.
+`contiguous` and `to` share or copy as the strides decide. Calls whose memory no write can reach are copied as they
+are, without fake tensors, which take most of the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
@@ -111,12 +112,24 @@ class Value:
     `number` is valid while `version` is the memory's; afterwards the view is taken again from `parent`.
     """
 
-    fake: torch.Tensor
+    made: torch.Tensor | TensorSpec
     memory: Memory
     number: int
     version: int = 0
     parent: Value | None = None
     step: ViewStep | None = None
+
+    @property
+    def fake(self) -> torch.Tensor:
+        """The tensor as a fake one, made when it is first needed."""
+        if isinstance(self.made, TensorSpec):
+            self.made = empty(self.made)
+        return self.made
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Shape, dtype and strides at present."""
+        return self.made if isinstance(self.made, TensorSpec) else spec_of(self.made)
 
 
 @dataclass
@@ -126,22 +139,22 @@ class _Builder:
     graph: Graph
     nodes: list[Node] = field(default_factory=list[Node])
     origin: list[int] = field(default_factory=list[int])
-    fakes: list[torch.Tensor | None] = field(default_factory=list["torch.Tensor | None"])
+    fakes: list[torch.Tensor | TensorSpec | None] = field(default_factory=list["torch.Tensor | TensorSpec | None"])
     values: list[Value | None] = field(default_factory=list["Value | None"])
     at: int = 0
 
     def __post_init__(self) -> None:
         self._tape = Tape(self.graph)
         self._by_memory: dict[int, list[Value]] = {}
+        self._written = reached_by_writes(self.graph)
         for number, given in enumerate(self.graph.inputs):
-            fake, functional = empty(given.spec), empty(given.spec)
-            self.fakes.append(functional)
-            self._keep(Value(fake, Memory(), number))
+            self.fakes.append(given.spec)
+            self._keep(Value(given.spec, Memory(), number))
 
     def _keep(self, value: Value | None) -> None:
-        self.values.append(value)
-        if value is not None:
+        if value is not None and len(self.values) in self._written:
             self._by_memory.setdefault(storage_id(value.fake), []).append(value)
+        self.values.append(value)
 
     def add(self, index: int, node: Node) -> None:
         """Adds one node of the original graph."""
@@ -157,11 +170,13 @@ class _Builder:
             self._plain(node, results)
 
     def _copy_unchanged(self, node: Node) -> bool:
-        """Copies a call that neither writes nor shares memory, if its operands have the declared layout.
+        """Copies a call whose results share no memory that is written, if its operands have the declared layout.
 
-        Its results then have theirs too, and no fake call is needed, which takes most of the time.
+        Its results then have theirs too, and no fake call is needed.
         """
-        if not makes_new(node.op) or node.op in READS_STORAGE or any(spec is None for spec in node.outputs):
+        results = range(len(self.values), len(self.values) + len(node.outputs))
+        shares = not makes_new(node.op) and any(number in self._written for number in results)
+        if shares or node.op in READS_STORAGE or is_inplace(node.op) or any(spec is None for spec in node.outputs):
             return False
         numbers: dict[int, int] = {}
         for index in operands(node):
@@ -169,27 +184,39 @@ class _Builder:
             if value is None:
                 return False
             numbers[index] = self.read(value)
-            if self.spec(numbers[index]) != spec_of(value.fake):
+            if self.spec(numbers[index]) != value.spec:
                 return False
         first = len(self.fakes)
         self.nodes.append(renumbered(node, numbers))
         self.origin.append(self.at)
         for number, spec in enumerate(node.outputs, start=first):
             assert spec is not None
-            self.fakes.append(empty(spec))
-            self._keep(Value(empty(spec), Memory(), number))
+            self.fakes.append(spec)
+            self._keep(Value(spec, Memory(), number))
         return True
 
     def _original(self, node: Node) -> Any:
         """Makes the call on the original run's fake tensors, which shows which results share memory."""
-        return self._call(node.op, node.args, node.kwargs, [None if v is None else v.fake for v in self.values])
+        return self._call(node.op, node.args, node.kwargs, self._before)
+
+    def _before(self, number: int) -> torch.Tensor | None:
+        """A value of the original run."""
+        value = self.values[number]
+        return None if value is None else value.fake
+
+    def _after(self, number: int) -> torch.Tensor | None:
+        """A value of the new graph."""
+        made = self.fakes[number]
+        if isinstance(made, TensorSpec):
+            made = self.fakes[number] = empty(made)
+        return made
 
     def _call(
         self,
         op: str,
         args: tuple[Arg, ...],
         kwargs: tuple[tuple[str, Arg], ...],
-        tensors: Sequence[torch.Tensor | None],
+        tensors: Callable[[int], torch.Tensor | None],
     ) -> Any:
         try:
             return call_on(op, args, kwargs, tensors)
@@ -204,7 +231,7 @@ class _Builder:
         """Appends a call to the new graph. Returns the numbers of its results."""
         named = tuple(sorted(kwargs.items()))
         try:
-            results = flatten_result(self._call(op, args, named, self.fakes))
+            results = flatten_result(self._call(op, args, named, self._after))
         except (RuntimeError, ValueError, ZeroDivisionError) as error:
             if op != "aten.view.default":
                 raise GraphError(
@@ -225,9 +252,8 @@ class _Builder:
 
     def spec(self, number: int) -> TensorSpec:
         """Returns the spec of a value of the new graph."""
-        fake = self.fakes[number]
-        assert fake is not None
-        return spec_of(fake)
+        made = self.fakes[number]
+        return made if isinstance(made, TensorSpec) else spec_of(self._fake(number))
 
     def read(self, value: Value | None) -> int:
         """Returns the number of the value's present contents."""
@@ -300,7 +326,7 @@ class _Builder:
         return self.emit("aten.as_strided.default", Ref(whole), tuple(own.shape), tuple(own.stride()), begin)
 
     def _fake(self, number: int) -> torch.Tensor:
-        fake = self.fakes[number]
+        fake = self._after(number)
         assert fake is not None
         return fake
 
@@ -318,7 +344,7 @@ class _Builder:
         assert target is not None
         op = counterpart(node.op).op
         hidden = Value(
-            _copy_of(self.fakes[self.read(target)]),
+            _copy_of(self._fake(self.read(target))),
             target.memory,
             target.number,
             target.version,
@@ -385,6 +411,30 @@ class _Builder:
             one.number, one.version = present, one.memory.version
 
 
+def reached_by_writes(graph: Graph) -> frozenset[int]:
+    """Returns the values that may share memory with one that is written, or that is read by its memory."""
+    owner = list(range(len(graph.values)))
+
+    def root(number: int) -> int:
+        while owner[number] != number:
+            owner[number] = number = owner[owner[number]]
+        return number
+
+    marked: set[int] = set()
+    for index, node in enumerate(graph.nodes):
+        first = graph.first_value[index]
+        results = range(first, first + len(node.outputs))
+        if makes_new(node.op) and node.op not in READS_STORAGE:
+            continue
+        group = [*operands(node), *results]
+        for number in group[1:]:
+            owner[root(number)] = root(group[0])
+        if is_inplace(node.op) or is_layout_change(node.op) or node.op in READS_STORAGE:
+            marked.update(group)
+    reached = {root(number) for number in marked}
+    return frozenset(number for number in range(len(owner)) if root(number) in reached)
+
+
 def _root(value: Value) -> Value:
     """Returns the tensor whose memory a view shows."""
     while value.parent is not None:
@@ -392,6 +442,5 @@ def _root(value: Value) -> Value:
     return value
 
 
-def _copy_of(fake: torch.Tensor | None) -> torch.Tensor:
-    assert fake is not None
+def _copy_of(fake: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype)

@@ -6,7 +6,7 @@ operand's elements alone. `x[2:].as_strided((3,), (1,), 1)` reads `x[1]`, which 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -139,9 +139,12 @@ def empty(spec: TensorSpec) -> torch.Tensor:
 
 
 def call_on(
-    op: str, args: Sequence[Arg], kwargs: Sequence[tuple[str, Arg]], tensors: Sequence[torch.Tensor | None]
+    op: str,
+    args: Sequence[Arg],
+    kwargs: Sequence[tuple[str, Arg]],
+    tensors: Sequence[torch.Tensor | None] | Callable[[int], torch.Tensor | None],
 ) -> Any:
-    """Calls an operator under a fake tensor mode. `tensors`: the tensors that references name."""
+    """Calls an operator under a fake tensor mode. `tensors`: the tensors that references name, or what gives them."""
     bound = [bind(arg, tensors) for arg in args]
     named = {key: bind(arg, tensors) for key, arg in kwargs}
     if facts(op).takes_device and "device" not in named and len(args) <= facts(op).arguments.index("device"):
