@@ -20,8 +20,27 @@ from mindgap.platforms.protocol import Traceable
 from mindgap.platforms.registry import find
 from mindgap.source_worker.client import SourceClient
 from mindgap.workflows.diff import Subject
-from mindgap_campaign.demo import DEMO
+from mindgap_campaign.demo import DATA, DEMO_MODELS
 
+#: Models for measurements: unlike in architecture.
+MODELS = (
+    *DEMO_MODELS,
+    "timm:convnext_atto?size=64",
+    "timm:mixer_s32_224",
+    "timm:efficientnet_lite0?size=64",
+    "timm:resmlp_12_224?size=64",
+    "torchvision:mobilenet_v3_small?size=64",
+    "torchvision:shufflenet_v2_x0_5?size=64",
+    "torchvision:squeezenet1_1?size=64",
+    "transformers:GPT2Model",
+    "transformers:T5Model",
+    "transformers:WhisperModel",
+    "transformers:SegformerModel",
+    "transformers:CLIPModel",
+    "diffusers:UNet2DModel",
+    "pyg:GAT",
+    *(f"graph:{file}" for file in sorted(DATA.glob("*.graph"))),
+)
 _PLATFORM = "cpu/eager@threads=1"
 #: Seconds of plain runs of one model, and the fewest runs.
 _SECONDS = 1.0
@@ -67,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"{'model':<48}{'nodes':>6}{'views':>6}{'MB':>8}{'plain ms':>9}{'traced':>9}{'ratio':>7}")
     with tempfile.TemporaryDirectory() as directory, SourceClient(TensorStore(directory), 600.0) as client:
         tensors = TensorStore(directory)
-        found = [ratio_of(subject, tensors) for subject in subjects(arguments.sources or DEMO, [], client)]
+        found = [ratio_of(subject, tensors) for subject in subjects(arguments.sources or MODELS, [], client)]
     name, worst = max(found, key=lambda pair: pair[1])
     print(f"{len(found)} models: median {statistics.median(r for _, r in found):.2f}, worst {worst:.2f} ({name})")
 

@@ -1,7 +1,6 @@
 """Lists what the demonstration runs: real architectures of many kinds, and operator samples to make variants of.
 
-Each model runs in under 0.3 s eagerly and compiles in under 40 CPU seconds. All need the packages of the extras and no
-other file.
+Each model runs in under 0.3 s eagerly and compiles in under 40 CPU seconds.
 """
 
 from __future__ import annotations
@@ -34,25 +33,4 @@ DEMO_OPERATORS: Final[tuple[str, ...]] = (
     "ops:nn.functional.unfold",
     "ops:nn.functional.softmin*",
     "ops:nn.functional.grid_sample",
-)
-
-#: Models for measurements: unlike in architecture.
-DEMO: Final[tuple[str, ...]] = (
-    *DEMO_MODELS,
-    "timm:convnext_atto?size=64",
-    "timm:mixer_s32_224",
-    "timm:efficientnet_lite0?size=64",
-    "timm:resmlp_12_224?size=64",
-    "torchvision:mobilenet_v3_small?size=64",
-    "torchvision:shufflenet_v2_x0_5?size=64",
-    "torchvision:squeezenet1_1?size=64",
-    "transformers:GPT2Model",
-    "transformers:T5Model",
-    "transformers:WhisperModel",
-    "transformers:SegformerModel",
-    "transformers:CLIPModel",
-    "diffusers:UNet2DModel",
-    "pyg:GAT",
-    f"graph:{DATA / 'deberta_sequence_classification.graph'}",
-    f"graph:{DATA / 'swinv2_image_classification.graph'}",
 )

@@ -116,13 +116,10 @@ class RecordedAnswers:
         """Returns the worker's answer, and keeps the tensors of a graph that is wanted. Raises `WorkerDied` as
         `open`."""
         answer = self.answers.captures.get((index, name))
-        complete = answer is not None and bool(answer.structure)
-        if answer is not None and complete and answer.wanted and not wanted(answer.structure):
-            if answer.header.get("kind") == "captured":
+        if answer is not None and answer.structure and answer.wanted != wanted(answer.structure):
+            if answer.header.get("kind") == "captured" and answer.wanted:
                 # The worker proved it in vain: one worker would not have been asked to prove the program.
                 return {**answer.header, "proven": False}, b""
-            answer = None
-        elif answer is not None and complete and not answer.wanted and wanted(answer.structure):
             answer = None
         if answer is None:
             program: str = self.answers.opened.checked()["programs"][index]["source"]

@@ -109,7 +109,8 @@ def _pool(directory: Path, file: Path | None, jobs: int) -> tuple[RegionPool, di
         figures["pool_cpu_seconds"] = round(tried.cpu_seconds, 1)
         figures["pool_proposed"] = dict(sorted(tried.proposed.items()))
         figures["pool_valid"] = {kind: tried.kept[kind] for kind in sorted(tried.proposed)}
-        figures["pool_rejected"] = [f"{n} {kind}: {reason}" for (kind, reason), n in tried.reasons.most_common(12)]
+        most = sorted(tried.reasons.items(), key=lambda each: (-each[1], each[0]))
+        figures["pool_rejected"] = [f"{n} {kind}: {reason}" for (kind, reason), n in most[:12]]
 
     with counting() as tick:
         pool = pool_of(

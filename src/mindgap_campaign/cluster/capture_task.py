@@ -138,8 +138,10 @@ def capture_sources(packed: bytes, known: bytes) -> bytes:
 
     def run() -> list[SourceAnswers]:
         setup, sources, files = unpack(packed)
-        with setup.on_node(files) as folder:
-            return _captured(setup, sources, unpack(known), folder)
+        held: dict[tuple[str, str], tuple[str, str]] = {**unpack(known)}
+        with setup.on_node(files) as tensors, contextlib.closing(CaptureClient(tensors, setup.limits)) as client:
+            recorder = _recorder(client, tensors)
+            return [answer_source(recorder, source, setup.passes, setup.limits, held) for source in sources]
 
     return _packed(run)
 
@@ -158,14 +160,6 @@ def capture_once(packed: bytes, known: bytes) -> bytes:
             return _recorder(client, tensors).capture(source, index, program, name, held)
 
     return _packed(run)
-
-
-def _captured(setup: CaptureSetup, sources: Sequence[str], known: Known, tensors: Path) -> list[SourceAnswers]:
-    held = dict(known)
-    with contextlib.closing(CaptureClient(tensors, setup.limits)) as client:
-        return [
-            answer_source(_recorder(client, tensors), source, setup.passes, setup.limits, held) for source in sources
-        ]
 
 
 def _recorder(client: CaptureClient, tensors: Path) -> AnswerRecorder:
