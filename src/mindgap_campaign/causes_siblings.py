@@ -1,8 +1,5 @@
-"""Runs the programs of listed causes on other makes of platform, and finds which of these have a fault there too.
-
-A script of a cause holds its programs: module classes, and the dictionary `CASES` of classes and operands. Each case is
-compared as any other program is.
-"""
+"""Runs the programs of listed causes, the `CASES` of their scripts, on other makes of platform, and finds which have a
+fault there too."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.results.rows import Report, Row
 from mindgap.workflows.diff import RunSettings, Session, Subject
 
-#: `listed`: a cause of this make has the operator and the verdict. `operator listed`: one has the operator.
+#: `listed`: a cause of this make has the operator and the verdict; `operator listed`: the operator.
 Novelty = Literal["new", "operator listed", "listed"]
 #: Available, and no make: the reference, injected faults, and providers whose library must be named.
 _NO_MAKE: Final = frozenset({CPU_EAGER.device_mode, "faulty/eager", "onnxruntime/provider"})
@@ -58,14 +55,13 @@ class Sibling:
 @dataclass(frozen=True, slots=True)
 class SiblingsOfCause:
     """What the programs of one cause gave. `left_out`: the reasons of those that did not run. `words`: rows by verdict
-    or status. `broken`: rows and programs that mindgap itself failed on."""
+    or status; `broken` are rows and programs that mindgap itself failed on."""
 
     cause: str
     script: str
     siblings: tuple[Sibling, ...] = ()
     left_out: tuple[str, ...] = ()
     words: Mapping[str, int] = field(default_factory=dict[str, int])
-    broken: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +78,14 @@ class ListedCauses:
         return ListedCauses(file.parent, tuple(cause for cause in read_causes(file) if cause.findings))
 
     def chosen(self, names: Sequence[str]) -> list[Cause]:
-        """Returns the causes with these ids, or with these texts in the paths of their scripts; all for no name.
-
-        Raises `MindgapError` for a name of no cause, and where there is none.
-        """
-        for name in names or [""]:
+        """Returns the causes with these ids, or with these texts in the paths of their scripts; all for no name. Raises
+        `MindgapError` for a name of no cause, and where there is none."""
+        if not self.causes:
+            raise MindgapError(f"{self.directory} has no cause with a script")
+        for name in names:
             if not any(_is_named(cause, name) for cause in self.causes):
-                raise MindgapError(f"{self.directory} has no cause with {name or 'a script'}, an id or part of a path")
-        return [cause for cause in self.causes if any(_is_named(cause, name) for name in names or [""])]
+                raise MindgapError(f"{name}: no cause of {self.directory} has this id, or this in its script's path")
+        return [cause for cause in self.causes if not names or any(_is_named(cause, name) for name in names)]
 
     def makes(self) -> list[PlatformName]:
         """Returns the available platforms, each with the options that most causes of its make have."""
@@ -98,8 +94,8 @@ class ListedCauses:
         return [next((name for name in listed if name.device_mode == make), parse(make)) for make in here]
 
     def near(self, row: Row, cause: Cause) -> tuple[Novelty, tuple[str, ...]]:
-        """Returns whether the fault of a row is listed, and the scripts of causes with its operator. They are of its
-        make, or of the reference as the fault is. A fault without an operator is looked up by those of `cause`."""
+        """Returns whether the fault of a row is listed, and the scripts of causes with its operator (those of `cause`
+        where it has none): of its make, or of the reference as the fault is."""
         named = row.culprit.ops if isinstance(row.culprit, OperatorCulprit) else cause.operators
         wanted = set(functions_of(named))
         of_reference = row.blame == "reference"
@@ -119,9 +115,7 @@ def siblings_of(
     open_sources: Callable[[Sequence[str]], Iterable[Subject]], settings: RunSettings, folder: Path,
 ) -> SiblingsOfCause:  # fmt: skip
     """Compares the programs of a cause on the platforms of other makes. `folder`: where its programs are written.
-
-    Raises what `Session.diff_many` raises.
-    """
+    Raises what `Session.diff_many` raises."""
     others = [platform for platform in platforms if not _is_of(cause, platform)]
     try:
         if not others:
@@ -130,9 +124,10 @@ def siblings_of(
     except MindgapError as reason:
         return SiblingsOfCause(cause.id, _script(cause), left_out=(str(reason),))
     report = session.diff_many(open_sources([source]), others, settings=settings)
-    left_out = tuple(each.reason.replace(source, _script(cause)) for each in report.refused)
-    words, broken = report.totals.words, report.totals.broken
-    return SiblingsOfCause(cause.id, _script(cause), _siblings(cause, listed, report), left_out, words, broken)
+    left_out = [each.reason.replace(source, _script(cause)) for each in report.refused]
+    left_out += [f"{row.platform}: mindgap failed: {row.broken.splitlines()[-1]}" for row in report.rows if row.broken]
+    words = {**report.totals.words, "broken": report.totals.broken}
+    return SiblingsOfCause(cause.id, _script(cause), _siblings(cause, listed, report), tuple(left_out), words)
 
 
 def _siblings(cause: Cause, listed: ListedCauses, report: Report) -> tuple[Sibling, ...]:
@@ -157,10 +152,8 @@ def _source_of(cause: Cause, directory: Path, folder: Path) -> str:
         return f"graph:{script}"
     try:
         cases = case_part(script.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise MindgapError(f"{script} cannot be read: {error.strerror}") from None
-    except (ValueError, SyntaxError) as error:
-        raise MindgapError(f"its programs cannot be taken from its script: {error}") from None
+    except (OSError, ValueError, SyntaxError) as error:
+        raise MindgapError(f"its programs cannot be taken from {script}: {error}") from None
     file = folder / f"{script.parent.name}_{script.stem}.py".replace("-", "_")
     file.write_text(_MODULE.format(cases=cases, name=file.stem), encoding="utf-8")
     return f"{file}:{file.stem}"
@@ -171,7 +164,7 @@ def _script(cause: Cause) -> str:
 
 
 def _is_named(cause: Cause, name: str) -> bool:
-    return name == cause.id or (bool(name) and name in _script(cause))
+    return name == cause.id or name in _script(cause)
 
 
 def _is_of(cause: Cause, platform: PlatformName) -> bool:

@@ -7,7 +7,8 @@ only. Must not know: platforms, verdicts.
 """
 
 from mindgap.results.catalogue import PASSES, Catalogue, Entry, Pass
-from mindgap_campaign.catalogue.builder import BuildProgress, CapturePlace, ModelLimits, build
+from mindgap_campaign.catalogue.builder import BuildProgress, CapturePlace, build
+from mindgap_campaign.catalogue.capture_client import ModelLimits
 from mindgap_campaign.catalogue.integrity import DamagedGraph, damaged_graphs
 from mindgap_campaign.catalogue.stats import CatalogueStats, stats_of
 

@@ -1,13 +1,10 @@
-"""Records what a capture worker answers about a source, so that sources captured in any order are recorded in one.
+"""Records what capture workers answer about sources: the builder reads that in the order of the sources.
 
-Workers capture several sources at a time. Which of two programs with one structure is kept must not depend on which
-worker is faster. So a worker's answers are kept, and the builder reads them in the order of the sources. What it asks
-for and the worker has not answered is captured again.
+So it does not depend on the faster worker which of two programs with one structure is kept.
 """
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +12,7 @@ from typing import Any
 
 from mindgap.graph import TensorStore, decode, stored_keys
 from mindgap.results.catalogue import Pass
-from mindgap_campaign.catalogue.capture_client import CaptureClient, ModelLimits, Wanted, WorkerDied
+from mindgap_campaign.catalogue.capture_client import CaptureClient, ModelLimits, WorkerDied
 
 #: The graph of each (pass, structure), and its program.
 Known = Mapping[tuple[str, str], tuple[str, str]]
@@ -33,12 +30,6 @@ class Answer:
     died: str = ""
     structure: str = ""
     wanted: bool = False
-
-    def checked(self) -> Mapping[str, Any]:
-        """Returns the header. Raises `WorkerDied` if the worker died."""
-        if self.died:
-            raise WorkerDied(self.died)
-        return self.header
 
 
 #: Captures one pass of one program again: (source, number of the program, its source, pass).
@@ -79,8 +70,7 @@ class AnswerRecorder:
             return Answer(header, data, self._files(data))
 
         answer = self._answered(capture)
-        structure, proved = asked[-1]
-        return replace(answer, structure=structure, wanted=proved)
+        return replace(answer, structure=asked[-1][0], wanted=asked[-1][1])
 
     def _files(self, data: bytes) -> Mapping[str, bytes]:
         if self.tensors is None or not data:
@@ -96,39 +86,29 @@ class AnswerRecorder:
             return Answer(died=str(died))
 
 
-@dataclass
+@dataclass(frozen=True)
 class RecordedAnswers:
-    """Gives recorded answers as a capture client. `tensors`: where a graph's tensors are to be. `again`: captures
-    what has no recorded answer.
-
-    The builder no longer wants a graph whose structure has come in since the request to the worker.
-    """
+    """The recorded answers about one source. `tensors`: where a graph's tensors are to be. `again`: captures what has
+    no answer that fits: the builder may not want a graph any more, or want one after all."""
 
     answers: SourceAnswers
     tensors: TensorStore
     again: Again
 
-    def open(self, source: str) -> Mapping[str, Any]:
-        """Returns the worker's answer. Raises `WorkerDied` if it died."""
-        return self.answers.opened.checked()
-
-    def capture(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
-        """Returns the worker's answer, and keeps the tensors of a graph that is wanted. Raises `WorkerDied` as
-        `open`."""
+    def capture(self, source: str, index: int, program: str, name: str, held: Known) -> Answer:
+        """Returns the answer of a worker that knew what is held now, and keeps the tensors of its graph."""
         answer = self.answers.captures.get((index, name))
-        if answer is not None and answer.structure and answer.wanted != wanted(answer.structure):
-            if answer.header.get("kind") == "captured" and answer.wanted:
-                # The worker proved it in vain: one worker would not have been asked to prove the program.
-                return {**answer.header, "proven": False}, b""
-            answer = None
-        if answer is None:
-            program: str = self.answers.opened.checked()["programs"][index]["source"]
-            answer = self.again(source, index, program, name)
-        header = answer.checked()
+        if answer is not None and answer.structure:
+            wanted = is_new(held, name, answer.structure, program)
+            if answer.wanted and not wanted and answer.header.get("kind") == "captured":
+                # It was proven in vain: one worker would not have been asked to prove the program.
+                return replace(answer, header={**answer.header, "proven": False}, data=b"", tensors={}, wanted=False)
+            answer = answer if answer.wanted == wanted else None
+        answer = answer or self.again(source, index, program, name)
         for key, file in answer.tensors.items():
             if key not in self.tensors:
-                self.tensors.adopt(key, _copier(file))
-        return header, answer.data
+                self.tensors.adopt(key, lambda to, file=file: to.write(file))
+        return answer
 
 
 def answer_source(
@@ -155,7 +135,3 @@ def is_new(known: Known, name: str, structure: str, source: str) -> bool:
     """Whether no other source's graph is kept for this structure."""
     held = known.get((name, structure))
     return held is None or held[1] == source
-
-
-def _copier(file: bytes) -> Callable[[io.BufferedIOBase | Any], object]:
-    return lambda to: to.write(file)

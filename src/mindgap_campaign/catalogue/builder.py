@@ -1,7 +1,5 @@
-"""Builds a catalogue: opens and captures every source once, on several workers. A build can be killed and resumed.
-
-The catalogue is that of one worker, however many there are: sources are recorded in their order.
-"""
+"""Builds a catalogue: opens and captures every source once, on several workers, and records them in their order. A
+build can be killed and resumed."""
 
 from __future__ import annotations
 
@@ -30,15 +28,6 @@ from mindgap_campaign.catalogue.capture_client import CaptureClient, ModelLimits
 from mindgap_campaign.catalogue.integrity import GraphChecker, damaged_graphs, discard
 
 _log = logging.getLogger(__name__)
-
-__all__ = [
-    "BuildProgress",
-    "BuildSession",
-    "CapturePlace",
-    "ModelLimits",
-    "build",
-    "library_versions",
-]
 
 #: A build that is killed loses what its writer holds: at most so many rows, or what is so old.
 _ROWS: Final = 500
@@ -221,10 +210,7 @@ class BuildSession:
             statuses[status] = statuses.get(status, 0) + 1
             return status
 
-        try:
-            opened: Mapping[str, Any] = client.open(source)
-        except WorkerDied as died:
-            opened = {"kind": "failed", "reason": str(died)}
+        opened = client.answers.opened.header or {"kind": "failed", "reason": client.answers.opened.died}
         programs = [(str(each["name"]), str(each["source"])) for each in opened.get("programs", ())]
         if opened["kind"] != "opened":
             status = "left_out" if opened["kind"] == "left_out" else "failed"
@@ -246,10 +232,10 @@ class BuildSession:
     ) -> tuple[str, int]:
         """Captures one pass of one program and writes its row. Returns its status and number of parameters."""
         label, text = program
-        try:
-            answer, data = client.capture(source, index, name, lambda found: is_new(self.known, name, found, text))
-        except WorkerDied as died:
-            return self.failed(text, source, name, str(died), label=label), 0
+        recorded = client.capture(source, index, text, name, self.known)
+        answer, data = recorded.header, recorded.data
+        if recorded.died:
+            return self.failed(text, source, name, recorded.died, label=label), 0
         if answer["kind"] != "captured":
             return self.failed(text, source, name, answer["reason"], "failed", answer, label=label), 0
         own = bool(data) and is_new(self.known, name, answer["structure"], text)

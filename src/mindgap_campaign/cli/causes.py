@@ -88,12 +88,10 @@ def check(
 def siblings(
     path: Annotated[Path, typer.Argument(metavar="DIR", help="A directory with causes.json and scripts, or the file.")],
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[CAUSE…]", help="Ids, or parts of the paths of scripts (default: all)."),
+        list[str] | None, typer.Argument(metavar="[CAUSE…]", help="Ids, or parts of scripts' paths (default: all).")
     ] = None,
     platforms: Annotated[
-        list[str] | None,
-        typer.Option("-p", "--platform", metavar="PLATFORM", help="May repeat (default: each make that is available)."),
+        list[str] | None, typer.Option("-p", "--platform", metavar="PLATFORM", help="May repeat (default: all here).")
     ] = None,
     own_path: Annotated[
         bool, typer.Option("--own-path/--no-own-path", help="Also go the way of each platform's users, and compare.")
@@ -133,11 +131,11 @@ def siblings(
             out.write(json.dumps({"counts": counts, "causes": [asdict(each) for each in done]}, indent=1) + "\n")
         else:
             out.write(", ".join(f"{count:,} {name}" for name, count in counts.items()) + "\n")
-    if status or any(each.broken for each in done):
+    if status or counts["broken"]:
         return status or Exit.TOOL_FAILED
     if counts["siblings"]:
         return Exit.FINDINGS
-    return Exit.WRONG_USE if counts["left out"] or counts["rows not run"] else Exit.NOTHING_FOUND
+    return Exit.WRONG_USE if counts["left out"] or counts["not run"] else Exit.NOTHING_FOUND
 
 
 def _searched(
@@ -157,19 +155,20 @@ def _searched(
     ):
         opened = partial(subjects, options=(), client=client, own_path=exporting if own_path else None)
         for number, cause in enumerate(chosen, 1):
-            left = None if limit is None else max(limit - (time.monotonic() - began), 0.1)
-            limited = replace(settings, budget_s=left)
-            yield siblings_of(cause, listed, platforms, session, opened, limited, Path(folder))
+            left = replace(settings, budget_s=limit and max(limit - (time.monotonic() - began), 0.1))
+            yield siblings_of(cause, listed, platforms, session, opened, left, Path(folder))
             tick(number, len(chosen), cause.findings[0].script)
 
 
 def _counts(done: Sequence[SiblingsOfCause]) -> dict[str, int]:
     """Counts causes, rows and siblings."""
     words = sum((Counter(each.words) for each in done), Counter[str]())
+    broken = words.pop("broken", 0)
     found = Counter(one.novelty for each in done for one in each.siblings)
     return {
         "causes": len(done), "left out": sum(len(each.left_out) for each in done), "rows": words.total(),
-        "rows not run": words["not_run"], "rows unsupported": words["unsupported"], "siblings": found.total(), **found,
+        "not run": words["not_run"], "unsupported": words["unsupported"], "broken": broken, "siblings": found.total(),
+        **found,
     }  # fmt: skip
 
 

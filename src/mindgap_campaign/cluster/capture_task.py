@@ -17,13 +17,7 @@ from typing import TypeVar
 
 from mindgap.graph import MindgapError, TensorStore
 from mindgap.results.catalogue import Pass
-from mindgap_campaign.catalogue.answers import (
-    Answer,
-    AnswerRecorder,
-    Known,
-    SourceAnswers,
-    answer_source,
-)
+from mindgap_campaign.catalogue.answers import Answer, AnswerRecorder, Known, SourceAnswers, answer_source
 from mindgap_campaign.catalogue.builder import library_versions
 from mindgap_campaign.catalogue.capture_client import CaptureClient, ModelLimits
 from mindgap_campaign.cluster import SHUTDOWN_S

@@ -239,11 +239,11 @@ def test_what_a_node_did_not_answer_is_asked_again(tmp_path: Path) -> None:
         return Answer(died="crashed")
 
     client = RecordedAnswers(SourceAnswers(opened, {(0, "forward"): unwanted}), TensorStore(tmp_path), again)
-    assert client.capture("timm:relu", 0, "forward", lambda found: False) == ({"kind": "captured", "graph": "g"}, b"")
+    held = {("forward", "s"): ("g", "timm:other#0")}
+    assert client.capture("timm:relu", 0, "timm:relu#0", "forward", held) == unwanted
     assert asked == []
     for name in ("forward", "backward"):
-        with pytest.raises(WorkerDied, match="crashed"):
-            client.capture("timm:relu", 0, name, lambda found: True)
+        assert client.capture("timm:relu", 0, "timm:relu#0", name, {}).died == "crashed"
     assert asked == [("timm:relu", 0, "timm:relu#0", "forward"), ("timm:relu", 0, "timm:relu#0", "backward")]
 
 
