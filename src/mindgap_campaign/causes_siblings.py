@@ -32,7 +32,7 @@ import torch
 
 {cases}
 
-def {name}():
+def make():
     return [(model().eval(), fresh()) for model, fresh in CASES.values()]
 """
 
@@ -155,8 +155,8 @@ def _source_of(cause: Cause, directory: Path, folder: Path) -> str:
     except (OSError, ValueError, SyntaxError) as error:
         raise MindgapError(f"its programs cannot be taken from {script}: {error}") from None
     file = folder / f"{script.parent.name}_{script.stem}.py".replace("-", "_")
-    file.write_text(_MODULE.format(cases=cases, name=file.stem), encoding="utf-8")
-    return f"{file}:{file.stem}"
+    file.write_text(_MODULE.format(cases=cases), encoding="utf-8")
+    return f"{file}:make"
 
 
 def _script(cause: Cause) -> str:
