@@ -1,12 +1,12 @@
 """Writes what a campaign's shard found as a small store, which is committed: a lost store then costs nothing.
 
     python tools/campaign_record.py out/shard0 docs/campaigns/100k/shard-00
-    python tools/campaign_record.py --page docs/campaigns/100k
+    python tools/campaign_record.py --page docs/campaigns/2026-11.md docs/campaigns/100k/shard-*
 
 The record is a store of the same format without graphs, sketches of outputs and texts of calm rows, so that
 `mindgap study gap`, `Store.merge` and every query of a campaign's page read it as they read the campaign. Digests of
-graphs and outputs are cut. `--page` merges the records of a folder and writes the tables of `study gap` into its
-README.md, between two marks.
+graphs and outputs are cut. `--page` merges records and writes the tables of `study gap` into a page,
+between two marks.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,23 +78,20 @@ KEPT: Final = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("campaign", type=Path, nargs="?", help="the directory of a campaign or a shard of it")
-    parser.add_argument("record", type=Path, nargs="?", help="a new directory")
-    parser.add_argument("--page", type=Path, metavar="FOLDER", help="write the tables of all records of a folder")
+    parser.add_argument("paths", type=Path, nargs="+", help="a campaign's directory and a new one; or records")
+    parser.add_argument("--page", type=Path, metavar="FILE.md", help="write the tables of these records into a page")
     given = parser.parse_args()
     if given.page:
-        return write_page(given.page)
-    if not given.campaign or not given.record:
-        parser.error("name a campaign and a new directory, or --page FOLDER")
-    if given.record.exists():
-        print(f"{given.record} is there already: remove it first", file=sys.stderr)
-        return 2
-    source = Store(given.campaign, create=False)
+        return write_page(given.page, given.paths)
+    if len(given.paths) != 2 or given.paths[1].exists():
+        parser.error("name the directory of a campaign or shard, and a directory that is not there yet")
+    campaign, to = given.paths
+    source = Store(campaign, create=False)
     runs = [row["run"] for row in source.rows("SELECT run FROM runs WHERE kind = 'campaign'")]
     if len(runs) != 1:
-        print(f"{given.campaign} holds {len(runs)} campaigns, where a record has one", file=sys.stderr)
+        print(f"{campaign} holds {len(runs)} campaigns, where a record has one", file=sys.stderr)
         return 2
-    print(record(source, runs[0], Store(given.record)))
+    print(record(source, runs[0], Store(to)))
     return 0
 
 
@@ -111,25 +109,19 @@ def record(source: Store, run: str, to: Store) -> str:
     return f"{run}: {counts['models']:,} variants, {counts['verdicts']:,} rows, {size / 1024:,.0f} KB"
 
 
-def write_page(folder: Path) -> int:
-    """Writes the tables of all records into the README.md of the folder."""
-    shards = sorted(path for path in folder.iterdir() if (path / "mindgap-store.json").exists())
-    if not shards:
-        print(f"{folder} holds no record", file=sys.stderr)
-        return 2
+def write_page(page: Path, records: Sequence[Path]) -> int:
+    """Writes the tables of the records between the marks of a page. Returns 1 where their totals do not agree."""
     with tempfile.TemporaryDirectory() as scratch:
         merged = Store(Path(scratch) / "merged")
-        for shard in shards:
-            merged.merge(shard)
+        for each in records:
+            merged.merge(Store(each, create=False))
         study = gap(merged)
     if study.wrong:
         print(f"totals do not agree: {', '.join(check.what for check in study.wrong)}", file=sys.stderr)
         return 1
-    page = folder / "README.md"
     head, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, _, tail = rest.partition(END)
-    made = f"Made by `python tools/campaign_record.py --page {folder}`"
-    counts = f"{len(shards)} records, {len(study.checks)} totals agree. {made}.\n"
+    counts = f"Records: {len(records)}. Totals that agree: {len(study.checks)}.\n"
     tables = "\n".join(markdown(study.table(name)) for name in SHOWN)
     page.write_text(f"{head}{BEGIN}\n{counts}\n{tables}{END}{tail}", encoding="utf-8")
     return 0

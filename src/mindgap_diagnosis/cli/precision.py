@@ -127,7 +127,8 @@ def _summary(found: Precision) -> str:
     if not found.kept:
         return f"{where}: none of {found.operators} operators must stay in float32"
     count = f"{len(found.kept)} of {found.operators} operators must stay in float32"
-    return f"{where}: {count} ({len(found.kept) / found.operators:.0%})"
+    time = "" if found.time_share is None else f", with {found.time_share:.0%} of the time in float32"
+    return f"{where}: {count} ({len(found.kept) / found.operators:.0%}{time})"
 
 
 def _facts(found: Precision) -> list[str]:

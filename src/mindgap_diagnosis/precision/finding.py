@@ -12,6 +12,7 @@ from mindgap_diagnosis.precision.noise import measured_noise
 from mindgap_diagnosis.precision.result import Bound, KeptOperator, Precision
 from mindgap_diagnosis.precision.search import MOST_RUNS, Proved, ranked, search
 from mindgap_diagnosis.precision.targets import FileTarget, GraphTarget
+from mindgap_diagnosis.precision.time_share import time_share
 
 
 def find_precision(
@@ -66,6 +67,7 @@ def _result(
         tuple(_kept(each, errors.get(each), each in refused) for each in listed), tuple(carriers),
         found.before, found.after, found.all_wide, found.runs, found.proved,
         target.lists(listed, carriers), tuple(target.notes),
+        time_share=time_share(target.graph, target.arrays, [node for each in listed for node in each.nodes]),
     )  # fmt: skip
 
 

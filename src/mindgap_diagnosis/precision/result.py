@@ -81,6 +81,8 @@ class Precision:
     largest magnitude) or `flips` (changed decisions). `operators`: how many there are. `carriers`: names of nodes
     that only move data and lie between kept ones. `before`, `after`, `all_float32`: measured with none, with these,
     and with all in float32 (None: not measured). `runs`: of the platform. `minimal`: each was given back alone.
+    `time_share`: of the model's time in float32, by eager PyTorch on this processor, in `kept`; None where PyTorch does
+    not run the graph.
     `lists`: the list as other tools take it, by tool. `notes`: what a reader must know.
     """
 
@@ -101,3 +103,4 @@ class Precision:
     notes: tuple[str, ...] = ()
     saved: str = ""
     saved_error: float | None = None
+    time_share: float | None = None
