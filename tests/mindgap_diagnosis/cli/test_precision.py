@@ -46,6 +46,7 @@ def test_it_names_the_operators_with_their_lines(here: Path) -> None:
     assert found["before"] == 1.0
     assert found["after"] < 0.01
     assert found["saved_error"] < 0.01
+    assert 0 < found["time_share"] < 1
     assert (here / "mixed.onnx").is_file()
     assert all("scaled.py:" in each["line"] for each in found["kept"])
 
