@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -235,12 +236,12 @@ def _ill_conditioned(expected: Expectation, size: torch.Tensor, sigma: torch.Ten
 
 
 def _relative(error: torch.Tensor, size: torch.Tensor, measurable: torch.Tensor | None) -> float:
-    """Root mean square error over root mean square value."""
+    """Root mean square error over root mean square value; infinite for an error where every value is 0."""
     errors, sizes = _at(error, measurable), _at(size, measurable)
     if not errors.numel():
         return 0.0
-    scale = float(sizes.square().mean().sqrt())
-    return float(errors.square().mean().sqrt()) / scale if scale > 0 else 0.0
+    wrong, scale = float(errors.square().mean().sqrt()), float(sizes.square().mean().sqrt())
+    return wrong / scale if scale > 0 else math.inf if wrong > 0 else 0.0
 
 
 def _spare_tainted(bad: torch.Tensor, tainted: torch.Tensor | None) -> tuple[torch.Tensor, int]:
