@@ -320,3 +320,22 @@ def test_defaults_follow_the_declared_dtype() -> None:
     special = torch.tensor([float("inf"), -float("inf"), float("nan"), 1.0])
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         assert applied("aten.nan_to_num.default", special.to(dtype)).kinds() == [None]
+
+
+@pytest.mark.parametrize(
+    "op", ["aten.rsub.Scalar", "aten.sub.Scalar", "aten.add.Scalar", "aten.rsub.Tensor", "aten.sub.Tensor"]
+)
+def test_the_product_with_alpha_is_rounded_or_not(op: str) -> None:
+    """One processor multiplies and adds in one step, another in two. The forms with a number take alpha by position."""
+    x, alpha = torch.linspace(-2, 2, 64), 3.0
+    number = {"aten.add.Scalar": -2 / 3, "aten.sub.Scalar": 2 / 3}.get(op, 2.0)
+    other = number if op.endswith("Scalar") else torch.full((64,), number)
+    scaled = x if ".rsub" in op else torch.full((64,), number)
+    free = torch.full((64,), number) if ".rsub" in op else x
+    sign = 1 if ".add" in op else -1
+    given = (x, other, alpha) if op.endswith("Scalar") else (x, other)
+    one = applied(op, *given, **({} if op.endswith("Scalar") else {"alpha": alpha}))
+    assert one.kind(free + sign * (alpha * scaled)) is None, "in two steps"
+    fused = (free.double() + sign * (alpha * scaled.double())).float()
+    assert one.kind(fused) is None, "in one step"
+    assert one.kind(free + sign * (alpha * scaled) * (1 + 2e-6)) is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -46,7 +46,8 @@ _ONE = ("add", "sub", "subtract", "rsub", "mul", "multiply", "square", "leaky_re
 #: float64 holds each product of two numbers of float32.
 _PRODUCTS: Final = frozenset({"mul", "multiply", "square"})
 #: Those that are basic operations of IEEE 754.
-_IEEE: Final = frozenset({"add", "sub", "subtract", "rsub"}) | _PRODUCTS
+_SUMS: Final = frozenset({"add", "sub", "subtract", "rsub"})
+_IEEE: Final = _SUMS | _PRODUCTS
 
 
 @rule("abs", "absolute", "sgn")
@@ -58,15 +59,21 @@ def magnitudes(site: Site) -> list[Bound | None]:
 @rule(*_ONE)
 def one_rounding(site: Site) -> list[Bound | None]:
     """u·|y|, and where an operand is scaled by `alpha` the rounding of both, which may be in the declared dtype."""
-    alpha = site.kwargs.get("alpha", 1)
+    alpha, packet = _alpha(site), site.call.packet
     # The slopes of `prelu` are one per channel: tensors, which are not rounded.
-    other = site.arg(1, "other", 0.0) if site.call.packet != "prelu" else 0.0
+    other = site.arg(1, "other", 0.0) if packet != "prelu" else 0.0
     kept = 1.0 + (site.u_out / site.u if site.u_out > site.u else 0.0)
-    scaled = (kept + coarse_scalar(site, alpha)) * abs(alpha) * magnitude(other) if alpha not in (1, -1) else 0.0
+    factor = magnitude(site.args[0] if packet == "rsub" else other)
+    scaled = (kept + coarse_scalar(site, alpha)) * abs(alpha) * factor if alpha not in (1, -1) else 0.0
     scalars = sum(coarse_scalar(site, each) * magnitude(each) for each in (site.args[0], other))
     first, *others = relative(site, 1.0, scaled + scalars)
     exact = _representable(site)
     return [without_noise(first, exact, None if exact is None else exact & _have_whole_operands(site)), *others]
+
+
+def _alpha(site: Site) -> Any:
+    """By which a sum scales an operand: the third argument of the forms with a number."""
+    return site.arg(2, "alpha", 1) if site.call.packet in _SUMS else 1
 
 
 def _have_whole_operands(site: Site) -> torch.Tensor:
@@ -81,7 +88,7 @@ def _representable(site: Site) -> torch.Tensor | None:
     None for other operators, and where a number among the arguments is rounded first.
     """
     y, numbers = site.results[0], site.call.node.args
-    if site.call.packet not in _IEEE or declared_dtype(site) != "float32" or site.kwargs.get("alpha", 1) not in (1, -1):
+    if site.call.packet not in _IEEE or declared_dtype(site) != "float32" or _alpha(site) not in (1, -1):
         return None
     if any(isinstance(each, float) and float(np.float32(each)) != each for each in numbers):
         return None
@@ -92,7 +99,7 @@ def _representable(site: Site) -> torch.Tensor | None:
 def _exact_sum(site: Site) -> torch.Tensor:
     """The elements whose sum float64 holds: what it drops of a small operand with a large one was rounded too."""
     a, b = (torch.as_tensor(each, dtype=torch.float64) for each in site.args[:2])
-    alpha, packet, y = site.kwargs.get("alpha", 1), site.call.packet, site.results[0]
+    alpha, packet, y = _alpha(site), site.call.packet, site.results[0]
     a, b = (-alpha * a, b) if packet == "rsub" else (a, alpha * b if packet == "add" else -alpha * b)
     return (y - a == b) & (y - b == a)
 

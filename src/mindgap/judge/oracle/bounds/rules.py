@@ -163,8 +163,9 @@ def _ranged(site: Site, bound: Bound | None, result: Any, spec: TensorSpec | Non
     if bound is None or spec is None:
         return bound
     ruled = has_rule(site.call.packet)
-    alpha = site.kwargs.get("alpha", 1)
-    mask = out_of_range(site.call.traits, site.args, result, spec.dtype, site.largest, ruled, alpha)
+    alpha = site.arg(2, "alpha", 1)  # of sums, to which alone it is of interest
+    args = site.args[1::-1] if site.call.packet == "rsub" else site.args  # scaled is the second
+    mask = out_of_range(site.call.traits, args, result, spec.dtype, site.largest, ruled, alpha)
     if mask is None:
         return bound
     return replace(bound, hazard=mask if bound.hazard is None else mask | bound.hazard)
