@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -59,7 +59,8 @@ def magnitudes(site: Site) -> list[Bound | None]:
 @rule(*_ONE)
 def one_rounding(site: Site) -> list[Bound | None]:
     """u·|y|, and where an operand is scaled by `alpha` the rounding of both, which may be in the declared dtype."""
-    alpha, packet = _alpha(site), site.call.packet
+    packet = site.call.packet
+    alpha = site.arg(2, "alpha", 1) if packet in _SUMS else 1
     # The slopes of `prelu` are one per channel: tensors, which are not rounded.
     other = site.arg(1, "other", 0.0) if packet != "prelu" else 0.0
     kept = 1.0 + (site.u_out / site.u if site.u_out > site.u else 0.0)
@@ -69,11 +70,6 @@ def one_rounding(site: Site) -> list[Bound | None]:
     first, *others = relative(site, 1.0, scaled + scalars)
     exact = _representable(site)
     return [without_noise(first, exact, None if exact is None else exact & _have_whole_operands(site)), *others]
-
-
-def _alpha(site: Site) -> Any:
-    """By which a sum scales an operand: the third argument of the forms with a number."""
-    return site.arg(2, "alpha", 1) if site.call.packet in _SUMS else 1
 
 
 def _have_whole_operands(site: Site) -> torch.Tensor:
@@ -88,7 +84,7 @@ def _representable(site: Site) -> torch.Tensor | None:
     None for other operators, and where a number among the arguments is rounded first.
     """
     y, numbers = site.results[0], site.call.node.args
-    if site.call.packet not in _IEEE or declared_dtype(site) != "float32" or _alpha(site) not in (1, -1):
+    if site.call.packet not in _IEEE or declared_dtype(site) != "float32" or site.arg(2, "alpha", 1) not in (1, -1):
         return None
     if any(isinstance(each, float) and float(np.float32(each)) != each for each in numbers):
         return None
@@ -99,7 +95,7 @@ def _representable(site: Site) -> torch.Tensor | None:
 def _exact_sum(site: Site) -> torch.Tensor:
     """The elements whose sum float64 holds: what it drops of a small operand with a large one was rounded too."""
     a, b = (torch.as_tensor(each, dtype=torch.float64) for each in site.args[:2])
-    alpha, packet, y = _alpha(site), site.call.packet, site.results[0]
+    alpha, packet, y = site.arg(2, "alpha", 1), site.call.packet, site.results[0]
     a, b = (-alpha * a, b) if packet == "rsub" else (a, alpha * b if packet == "add" else -alpha * b)
     return (y - a == b) & (y - b == a)
 
