@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -18,6 +18,7 @@ from mindgap.results.store import Store
 if TYPE_CHECKING:
     from mindgap_surveys.table import StudyTable
 
+_SHOWN: Final = 60
 StoreOption = Annotated[
     str | None, typer.Option("--store", metavar="DIR", help="Also write what is found into a store.")
 ]
@@ -76,3 +77,9 @@ def status_of_answers(rows: Sequence[AnswerRow]) -> Exit:
     if "found" in states:
         return Exit.FINDINGS
     return Exit.WRONG_USE if "unknown" in states or not states else Exit.NOTHING_FOUND
+
+
+def short(prompt: str) -> str:
+    """Returns a text as it is printed: quoted, and cut."""
+    shown = repr(prompt)
+    return shown if len(shown) <= _SHOWN else shown[: _SHOWN - 2] + "…'"

@@ -11,13 +11,13 @@ from mindgap.cli.streams import Exit, result_stream
 from mindgap.cli.trace import json_text
 from mindgap.graph import MindgapError
 from mindgap.results.answer_rows import AnswerRow
-from mindgap_surveys.cli.answer_outputs import AnswerFiles, status_of_answers
+from mindgap_surveys.cli.against_model import compare_server
+from mindgap_surveys.cli.answer_outputs import AnswerFiles, short, status_of_answers
 
 if TYPE_CHECKING:
     from mindgap_surveys.servers.completion_client import CompletionClient
     from mindgap_surveys.servers.endpoint import ServedAnswers
 
-_SHOWN: Final = 60
 _LEAD: Final = (
     "The same prompt, alone and beside others, with greedy decoding. Log-probabilities are compared for the same "
     "tokens, up to where two completions part."
@@ -38,6 +38,7 @@ class EndpointOptions:
     stream: bool
     timeout_s: float
     key_variable: str | None
+    against: str | None
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def ask_server(
     from mindgap_surveys.servers.endpoint import Load, ask_endpoint
 
     prompts = [*dict.fromkeys(options.prompts)]
-    if not prompts or not all(prompts):
+    if not (prompts or options.against) or not all(prompts):
         raise MindgapError(f"{url}: give a prompt, as in --prompt 'Once upon a time'")
     key = ""
     if options.key_variable is not None:
@@ -71,9 +72,11 @@ def ask_server(
     client = CompletionClient(url, options.timeout_s, key)
     model = options.model or _only_model(client)
     files.check()
+    request = CompletionRequest(model, "", options.max_tokens, options.chat, options.stream)
+    if options.against is not None:
+        return compare_server(client, request, prompts, options.against, files, as_json)
     notes: list[str] = []
     with result_stream() as out:
-        request = CompletionRequest(model, "", options.max_tokens, options.chat, options.stream)
         load = Load(options.requests, options.in_flight, options.max_requests)
         answers = ask_endpoint(client, request, prompts, load, notes)
         rows = [*_rows(client.url, model, answers, require_identical)]
@@ -114,11 +117,11 @@ def print_served(
     """Prints a line for each prompt and setting, then other completions, errors and notes."""
     out.write(f"{model} at {url}\n")
     for prompt in dict.fromkeys(each.prompt for each in found):
-        out.write(f"  {_short(prompt)}\n")
+        out.write(f"  {short(prompt)}\n")
         for each in (one for one in found if one.prompt == prompt):
             out.write(f"    {each.setting:<11} {_line(each)}\n")
             for text, count in each.completions[:4] if each.verdict == "other text" else ():
-                out.write(f"      {count:>4} × {_short(text)}\n")
+                out.write(f"      {count:>4} × {short(text)}\n")
             for error, count in each.errors:
                 out.write(f"      {count:>4} failed: {error}\n")
     for note in notes:
@@ -135,8 +138,3 @@ def _line(each: ServedAnswers) -> str:
     if each.drift is not None:
         text += f", log-probabilities of equal tokens up to {each.drift:.2g} apart"
     return text + (f", rate limited {each.waited} times" if each.waited else "")
-
-
-def _short(text: str) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= _SHOWN else shown[: _SHOWN - 2] + "…'"

@@ -35,7 +35,11 @@ _LEAD: Final = (
 _OF_SERVERS: Final = {
     "model": "--model", "prompts": "--prompt", "max_tokens": "--max-tokens", "requests": "--requests",
     "in_flight": "--in-flight", "max_requests": "--max-requests", "chat": "--chat", "stream": "--stream",
-    "timeout": "--timeout", "key_variable": "--key-variable",
+    "timeout": "--timeout", "key_variable": "--key-variable", "against": "--against",
+}  # fmt: skip
+_OF_LOAD: Final = {
+    "requests": "--requests", "in_flight": "--in-flight", "max_requests": "--max-requests", "stream": "--stream",
+    "require_identical": "--require-identical",
 }  # fmt: skip
 _OF_MODELS: Final = {
     "batches": "--batches", "threads": "--threads", "lengths": "--lengths", "decoding": "--decoding",
@@ -101,6 +105,10 @@ def invariance(
     key_variable: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of a server: the environment variable that holds its key.")
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="hub:FOLDER", help="Of a server: compare its log-probabilities with this local model's."),
+    ] = None,
 ) -> int:
     """Ask whether the answer to one example depends on its company: batch size, position, neighbours, threads, process.
 
@@ -109,6 +117,7 @@ def invariance(
 
     Examples: mindgap invariance timm:resnet18 -p cpu/eager -p onnxruntime/cpu
     mindgap invariance http://localhost:8000/v1 --prompt 'Once upon a time'
+    mindgap invariance http://localhost:8000/v1 --against hub:FOLDER
     """
     files = AnswerFiles(html, junit, store)
     if is_endpoint(source):
@@ -116,9 +125,11 @@ def invariance(
             raise MindgapError(f"-p {platforms[0]}: a server is a platform itself: leave out -p")
         if given := _given(context, _OF_MODELS):
             raise MindgapError(f"{given}: a server takes none of these options of models: {source}")
+        if against is not None and (given := _given(context, _OF_LOAD)):
+            raise MindgapError(f"{given}: not with --against, which asks for each prompt alone: {source}")
         served = EndpointOptions(
             model, prompts or [], max_tokens, requests, in_flight, max_requests, chat, stream,
-            positive("--timeout", timeout), key_variable,
+            positive("--timeout", timeout), key_variable, against,
         )  # fmt: skip
         return ask_server(source, served, files, as_json, require_identical)
     if given := _given(context, _OF_SERVERS):

@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import math
 import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from email.message import Message
 from typing import Any, Final, cast
 from urllib.error import HTTPError, URLError
@@ -32,11 +31,17 @@ from urllib.request import (
 )
 
 from mindgap.graph import MindgapError
+from mindgap_surveys.servers.completion_format import (
+    BadAnswer,
+    Completion,
+    completion_from_events,
+    completion_from_text,
+    json_object,
+    shown,
+)
 
 #: Bytes of one answer that are read.
 _MOST_BYTES: Final = 8 << 20
-#: Characters of a server's text that are shown.
-_SHOWN: Final = 160
 #: Seconds that a `Retry-After` is followed at most, and how many times.
 _LONGEST_WAIT_S: Final = 30.0
 _RETRIES: Final = 3
@@ -44,47 +49,29 @@ _RETRIES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A request. chat: as a message of a user, at `/chat/completions`. stream: as server-sent events."""
+    """A request. prompt: a text, or tokens. chat: as a message of a user, at `/chat/completions`. stream: as
+    server-sent events. top: alternatives to each token whose log-probabilities are wanted; 0 for the token's alone.
+    numbered: tokens are named by their numbers, where the server knows how (vLLM)."""
 
     model: str
-    prompt: str
+    prompt: str | tuple[int, ...]
     max_tokens: int = 32
     chat: bool = False
     stream: bool = False
     seed: int = 0
+    top: int = 0
+    numbered: bool = False
 
     def body(self) -> dict[str, Any]:
         """The body of the request."""
         content: dict[str, Any] = {
             "model": self.model, "max_tokens": self.max_tokens, "temperature": 0, "seed": self.seed,
-            "stream": self.stream,
+            "stream": self.stream, **({"return_tokens_as_token_ids": True} if self.numbered else {}),
         }  # fmt: skip
         if self.chat:
-            return {**content, "messages": [{"role": "user", "content": self.prompt}], "logprobs": True}
-        return {**content, "prompt": self.prompt, "logprobs": 1}
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """What a server answered.
-
-    tokens: as the server names them; of a server that names none, the characters of the text.
-    logprobs: of each token, empty where the server gives none.
-    error: why there is no text; empty where there is one.
-    waited: how many times the server limited the rate, and got the request again.
-    """
-
-    text: str = ""
-    tokens: tuple[str, ...] = ()
-    logprobs: tuple[float, ...] = ()
-    finish: str = ""
-    error: str = ""
-    waited: int = 0
-    seconds: float = 0.0
-
-
-class BadAnswer(Exception):
-    """The server answered something that is no completion."""
+            return {**content, "messages": [{"role": "user", "content": self.prompt}], "logprobs": True,
+                    **({"top_logprobs": self.top} if self.top else {})}  # fmt: skip
+        return {**content, "prompt": self.prompt, "logprobs": self.top or 1}
 
 
 class _Refused(Exception):
@@ -115,7 +102,7 @@ class CompletionClient:
     def models(self) -> list[str]:
         """The names of the server's models. Raises `MindgapError` where it does not say."""
         try:
-            content = _json(self._read("models"))
+            content = json_object(self._read("models"))
             return [str(each["id"]) for each in content["data"]]
         except (BadAnswer, _Refused, KeyError, TypeError) as error:
             raise MindgapError(f"{self.url}: it names no models: {error}") from None
@@ -129,13 +116,9 @@ class CompletionClient:
         started = time.monotonic()
         for waited in range(_RETRIES + 1):
             try:
-                text = self._read(path, data)
-                completion = (
-                    _completion_from_events(text, asked.chat)
-                    if asked.stream
-                    else _completion_from_json(_json(text), asked.chat)
-                )
-                return Completion(*completion, waited=waited, seconds=time.monotonic() - started)
+                read = completion_from_events if asked.stream else completion_from_text
+                completion = read(self._read(path, data), asked.chat)
+                return replace(completion, waited=waited, seconds=time.monotonic() - started)
             except _Refused as error:
                 if error.pause is None or waited == _RETRIES:
                     return Completion(error=f"{error}{' after waiting' if waited else ''}", waited=waited)
@@ -271,103 +254,11 @@ def _error_text(error: HTTPError) -> str:
     except (OSError, http.client.HTTPException):
         text = ""
     limited = "it limits the rate: " if error.code == 429 else ""
-    return f"{limited}status {error.code} {_shown(str(error.reason))}: {_shown(text)}".rstrip(": ")
+    return f"{limited}status {error.code} {shown(str(error.reason))}: {shown(text)}".rstrip(": ")
 
 
 def _reason(error: Exception) -> str:
     inner = error.reason if isinstance(error, URLError) else error
     if isinstance(inner, TimeoutError):
         return "it did not answer in time (--timeout)"
-    return _shown(f"the connection failed: {inner or type(error).__name__}")
-
-
-def _shown(text: str) -> str:
-    line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-    return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
-
-
-def _json(text: str) -> dict[str, Any]:
-    try:
-        content: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        raise BadAnswer(f"it sent no JSON: {_shown(text) or 'nothing'}") from None
-    if not isinstance(content, dict):
-        raise BadAnswer(f"it sent no JSON object: {_shown(text)}")
-    return cast("dict[str, Any]", content)
-
-
-def _dumped(value: Any) -> str:
-    try:
-        return _shown(json.dumps(value))
-    except RecursionError:
-        return "it is nested too deeply to show"
-
-
-_Found = tuple[str, tuple[str, ...], tuple[float, ...], str]
-
-
-def _completion_from_json(found: Mapping[str, Any], chat: bool) -> _Found:
-    """The text, tokens, log-probabilities and the reason of the end. Raises `BadAnswer`."""
-    try:
-        if "error" in found:
-            raise BadAnswer(f"it says: {_dumped(found['error'])}")
-        choice = found["choices"][0]
-        part: Any = choice.get("message", choice.get("delta", {})) if chat else choice
-        text = part.get("content" if chat else "text")
-        # The first event of a chat has the role alone.
-        text = "" if text is None and "delta" in choice else text
-        if not isinstance(text, str):
-            raise BadAnswer(f"its choice has no text: {_dumped(choice)}")
-        tokens, numbers = _logprobs(choice.get("logprobs"), chat)
-        return text, tokens, numbers, str(choice.get("finish_reason") or "")
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError):
-        raise BadAnswer(f"it sent no completion: {_dumped(found)}") from None
-
-
-def _logprobs(given: Any, chat: bool) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    if not given:
-        return (), ()
-    if "content" in given:
-        entries: list[Any] = given["content"] or []
-        return tuple(str(each["token"]) for each in entries), tuple(_finite(each["logprob"]) for each in entries)
-    numbers: list[Any] = given.get("token_logprobs") or []
-    tokens: list[Any] = given.get("tokens") or []
-    # The first token of an echoed prompt has none.
-    return tuple(map(str, tokens)), tuple(_finite(each) for each in numbers if each is not None)
-
-
-def _finite(given: Any) -> float:
-    """Raises `BadAnswer` for NaN and infinities: no difference of them has a meaning."""
-    number = float(given)
-    if not math.isfinite(number):
-        raise BadAnswer(f"one of its log-probabilities is {number}")
-    return number
-
-
-def _completion_from_events(text: str, chat: bool) -> _Found:
-    """The completion of server-sent events. Raises `BadAnswer` for a stream that is none, or ends too early."""
-    texts: list[str] = []
-    tokens: list[str] = []
-    numbers: list[float] = []
-    finish = ""
-    # Of a text inside an event, other characters that end a line for Python are a part.
-    for line in re.split("\r\n|\n|\r", text):
-        name, _, data = line.partition(":")
-        if name != "data":
-            if line and name not in ("event", "id", "retry", ""):
-                raise BadAnswer(f"its stream has a line that is no event: {_shown(line)}")
-            continue
-        if data.strip() == "[DONE]":
-            finish = finish or "done"
-            break
-        event = _json(data)
-        if event.get("choices") == []:
-            continue
-        part, named, measured, ended = _completion_from_json(event, chat)
-        texts.append(part)
-        tokens += named
-        numbers += measured
-        finish = ended or finish
-    if not finish:
-        raise BadAnswer(f"its stream ended without an end: {_shown(''.join(texts)) or 'nothing'}")
-    return "".join(texts), tuple(tokens), tuple(numbers), finish
+    return shown(f"the connection failed: {inner or type(error).__name__}")

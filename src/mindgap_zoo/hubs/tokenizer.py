@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.sources.libraries import import_library
-from mindgap.sources.source import Source, SourceError, one_line
-from mindgap_zoo.hubs.hugging_face_folder import HubModel
+from mindgap.sources.libraries import import_library, silence_output, stay_offline
+from mindgap.sources.source import Source, SourceError, one_line, parse
+from mindgap.sources.type_guards import is_table
+from mindgap_zoo.hubs.hugging_face_folder import HubModel, located
 
 #: One of these is in a folder with a tokenizer.
 _FILES: Final = (
@@ -21,6 +22,8 @@ _FILES: Final = (
 )  # fmt: skip
 #: Names that configurations give the number of positions.
 _POSITIONS: Final = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+#: Of a model whose configuration names no number.
+_ANY_LENGTH: Final = 1 << 20
 
 
 def encoded_text(source: Source, model: HubModel, config: Any, text: str) -> Mapping[str, torch.Tensor]:
@@ -29,16 +32,8 @@ def encoded_text(source: Source, model: HubModel, config: Any, text: str) -> Map
     Raises `SourceError` for a folder without a tokenizer, one that cannot be read, and a text that has no tokens, more
     tokens than the model has positions, or tokens that the model does not have.
     """
-    if not any((model.folder / name).is_file() for name in _FILES):
-        raise SourceError(
-            f"{source.target}: --text: the folder has no tokenizer ({_FILES[0]}); save one there "
-            "(tokenizer.save_pretrained), or give tokens by --inputs FILE.npz"
-        )
-    library = import_library("transformers", f"{model.source}: transformers", "transformers")
+    tokenizer = _tokenizer(source, model)
     try:
-        tokenizer = library.AutoTokenizer.from_pretrained(
-            str(model.folder), local_files_only=True, trust_remote_code=False
-        )
         encoded: dict[str, Any] = dict(tokenizer(text, return_tensors="pt"))
     except Exception as error:
         raise SourceError(f"{source.target}: --text: its tokenizer cannot be used ({one_line(error)})") from error
@@ -46,7 +41,7 @@ def encoded_text(source: Source, model: HubModel, config: Any, text: str) -> Map
     if not isinstance(tokens, torch.Tensor) or tokens.dim() != 2 or not tokens.numel():
         raise SourceError(f"{source.target}: --text {text!r}: the tokenizer makes no tokens of it")
     table = config.get_text_config()
-    positions = next((n for name in _POSITIONS if isinstance(n := getattr(table, name, None), int) and n > 0), None)
+    positions = _positions(table.to_dict())
     if positions is not None and tokens.shape[1] > positions:
         raise SourceError(f"{source.target}: --text: {tokens.shape[1]} tokens, and the model has {positions} positions")
     words, largest = getattr(table, "vocab_size", None), int(tokens.max())
@@ -56,6 +51,36 @@ def encoded_text(source: Source, model: HubModel, config: Any, text: str) -> Map
             "one model"
         )
     return {name: value for name, value in encoded.items() if isinstance(value, torch.Tensor)}
+
+
+def tokenizer_of(text: str) -> tuple[Any, int]:
+    """Returns the tokenizer in the folder of a source, and how many tokens its model takes. Raises `SourceError`."""
+    source = parse(text)
+    if source.scheme != "hub":
+        raise SourceError(f"{text}: name a folder of Hugging Face, as in hub:FOLDER")
+    stay_offline()
+    model, *_ = located(source)
+    inner: Any = model.config.get("text_config")
+    return _tokenizer(source, model), _positions(inner if is_table(inner) else model.config) or _ANY_LENGTH
+
+
+def _positions(config: Mapping[str, Any]) -> int | None:
+    return next((n for name in _POSITIONS if isinstance(n := config.get(name), int) and n > 0), None)
+
+
+def _tokenizer(source: Source, model: HubModel) -> Any:
+    if not any((model.folder / name).is_file() for name in _FILES):
+        raise SourceError(
+            f"{source.target}: the folder has no tokenizer ({_FILES[0]}); save one there (tokenizer.save_pretrained), "
+            "or give tokens by --inputs FILE.npz"
+        )
+    with silence_output():
+        library = import_library("transformers", f"{model.source}: transformers", "transformers")
+        try:
+            tokenizers: Any = library.AutoTokenizer
+            return tokenizers.from_pretrained(str(model.folder), local_files_only=True, trust_remote_code=False)
+        except Exception as error:
+            raise SourceError(f"{source.target}: its tokenizer cannot be used ({one_line(error)})") from error
 
 
 def with_text(source: Source, given: Mapping[str, Any], tokens: Mapping[str, torch.Tensor]) -> dict[str, Any]:

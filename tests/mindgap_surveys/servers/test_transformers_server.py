@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from mindgap.cli.app import main
 from mindgap_surveys.servers.completion_client import CompletionClient, CompletionRequest
 from mindgap_surveys.servers.endpoint import Load, ask_endpoint
 
@@ -69,3 +70,15 @@ def test_one_prompt_alone_and_under_load(server: tuple[str, str]) -> None:
         assert "the server gives no log-probabilities: only texts are compared" in notes
     refused = CompletionClient(url).complete(CompletionRequest("no-such-model", "x"))
     assert refused.error.startswith("status ") and not refused.text
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_it_gives_nothing_to_compare_with_a_model(
+    server: tuple[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    url, model = server
+    capfd.readouterr()
+    assert main(["invariance", url, "--model", model, "--against", f"hub:{model}", "--max-tokens", "4"]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "it gives no log-probabilities (logprobs)" in line
