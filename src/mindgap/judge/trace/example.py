@@ -51,10 +51,13 @@ def example(oracle: Oracle, confirmed: Confirmed) -> Example | None:
 
 
 def extent(oracle: Oracle, confirmed: Confirmed) -> str:
-    """`NaN in 2 of 40 elements, infinity in 1`: classes that should not be there; else `3 of 40 elements`."""
+    """`NaN in 2 of 40 elements, infinity in 1`: classes that should not be there; else `3 of 40 elements`, or none of
+    them alone where the median is beyond rounding."""
     total = max((array.size for array in confirmed.arrays.values()), default=0)
     if len(confirmed.nodes) != 1 or not total:
         return f"{confirmed.count} elements"
+    if not confirmed.count:
+        return f"most of {total} elements, none beyond its limit alone"
     if confirmed.kind != "exceptional":
         return f"{confirmed.count} of {total} elements"
     expected = local_expectation(oracle, confirmed.nodes[0])

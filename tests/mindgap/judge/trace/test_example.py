@@ -9,6 +9,9 @@ import pytest
 import torch
 
 from judge.oracle.bench import PLATFORM, Bench, build, normal, one_element, wrong_at
+from mindgap.judge.oracle import Oracle
+from mindgap.judge.trace.example import extent
+from mindgap.judge.trace.single_operators import Confirmed
 
 
 def detail(op: str, args: tuple[Any, ...], arrays: list[Any], damage: Any) -> str:
@@ -107,3 +110,10 @@ def test_the_element_is_of_a_result_that_is_wrong() -> None:
     found = Bench({PLATFORM: fault}).judge(graph, arrays)
     assert found.culprit is not None and found.culprit.op == "aten.var_mean.default"
     assert found.detail.startswith("result 1 of var_mean is 7.0; right is 2.3333333 (")
+
+
+def test_a_bulk_beyond_rounding_without_one_element_has_no_count() -> None:
+    x = np.ones(40, np.float32)
+    graph = build([x], [("a", "aten.exp.default", "i0")], ["a"])
+    confirmed = Confirmed((0,), "reduced_precision", 9.0, {1: x}, count=0)
+    assert extent(Oracle(graph, [x]), confirmed) == "most of 40 elements, none beyond its limit alone"
