@@ -72,6 +72,8 @@ def compared(
     """`step`: between numbers that the server prints. `moved`: tokens that the prompt has in `local` and not here.
     `first_tokens`: with these places."""
     places = [each for each in served.places if each.logprobs and (first_tokens or each.how != "first tokens")]
+    if not places:
+        raise MindgapError(f"{served.prompt!r}: the server names no token by a name that one token alone has here")
     largest, words = max(one for each in served.places for one in each.logprobs), local.exact.shape[1]
     if largest >= words:
         raise MindgapError(f"the server names token {largest}, and the local model has {words} tokens")

@@ -42,6 +42,12 @@ class Diagnosis:
     explained: bool = False
 
 
+_SAMPLING: Final = Diagnosis(
+    "sampling", "the log-probabilities are the model's, and a chosen token is not the likeliest at temperature 0: "
+    "penalties or defaults of generation_config.json, or another temperature",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class _Guess:
     """The model with other tokens or inputs. moved: tokens more than the prompt has."""
@@ -59,7 +65,7 @@ def diagnose(
     """Returns None where all is rounding. `step`: as of `compared`. `most`: tokens that the model takes."""
     wrong = [each for each in texts if each.verdict == "beyond"]
     if not wrong:
-        return _sampling(texts)
+        return _SAMPLING if any(each.verdict == "other token" for each in texts) else None
     before = [text for text in wrong if any(p.beyond and p.how != "decoding" for p in text.places)]
     if not before:
         first = min(p.index - text.served.length + 2 for text in wrong for p in text.places if p.beyond)
@@ -74,18 +80,9 @@ def diagnose(
         _explained(model, text.served, nearest, step)
         or _tokens_differ(text)
         or _from_a_place_on(texts)
-        or (
-            Diagnosis(nearest[0].cause, f"with {nearest[0].detail}, the local model comes nearest") if nearest else None
-        )
+        or next((Diagnosis(one.cause, f"with {one.detail}, the local model comes nearest") for one in nearest), None)
         or _everywhere(model, text.served)
     )
-
-
-def _sampling(texts: Sequence[ComparedText]) -> Diagnosis | None:
-    if not any(each.verdict == "other token" for each in texts):
-        return None
-    detail = "the log-probabilities are the model's, and a token is chosen at temperature 0 that is not the likeliest"
-    return Diagnosis("sampling", f"{detail}: penalties or defaults of generation_config.json, or another temperature")
 
 
 def _other_tokens(served: ServedText, vocabulary: Vocabulary) -> Iterator[_Guess]:
@@ -95,13 +92,8 @@ def _other_tokens(served: ServedText, vocabulary: Vocabulary) -> Iterator[_Guess
     named = [*zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True)]
     prompts = [(f"an additional {name} at the start of the prompt", (one, *own)) for name, one in named]
     prompts += [(f"an additional {name} at the end of the prompt", (*own, one)) for name, one in named]
-    special = {*tokenizer.all_special_ids}
-    prompts += [(f"no {tokenizer.convert_ids_to_tokens(own[0])} at the start of the prompt", own[1:])] * (
-        own[0] in special
-    )
-    prompts += [(f"no {tokenizer.convert_ids_to_tokens(own[-1])} at the end of the prompt", own[:-1])] * (
-        own[-1] in special
-    )
+    prompts += [(f"no {name} at the start of the prompt", own[1:]) for name, one in named if one == own[0]]
+    prompts += [(f"no {name} at the end of the prompt", own[:-1]) for name, one in named if one == own[-1]]
     if tokenizer.chat_template:
         prompts += [("the chat template", vocabulary.chat(served.prompt))]
         prompts += [("the chat template, and no beginning of the answer", vocabulary.chat(served.prompt, False))]
@@ -154,10 +146,8 @@ def _tokens_differ(text: ComparedText) -> Diagnosis | None:
     """Where the server's tokens of the prompt are others: it counts others, or is right where it gets numbers."""
     served = text.served
     if served.counted not in (None, served.length):
-        detail = (
-            f"the server counts {served.counted} tokens of the prompt, the folder's tokenizer makes {served.length}"
-        )
-        return Diagnosis("template or BOS token", detail)
+        counts = f"the server counts {served.counted} tokens of the prompt, the folder's tokenizer {served.length}"
+        return Diagnosis("template or BOS token", counts)
     first = [each for each in text.places if each.how == "first tokens"]
     if served.by_number and first and not any(each.beyond for each in first):
         return Diagnosis("template or BOS token", "tokens that are sent as numbers give the model's log-probabilities")

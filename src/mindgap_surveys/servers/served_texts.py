@@ -157,7 +157,7 @@ class TextServer:
             )
 
     def _place(self, index: int, how: How, top: Sequence[ServedToken]) -> Place:
-        self._decimals = max(self._decimals, *(len(repr(each.logprob).partition(".")[2]) for each in top))
+        self._decimals = max(self._decimals, *(len(repr(each.logprob).partition(".")[2]) for each in top), 0)
         single = {min(numbers): each.logprob for each in top if len(numbers := self._vocabulary.numbers(each)) == 1}
         chosen = self._vocabulary.numbers(top[0]) if top else set[int]()
         return Place(index, how, single, min(chosen) if len(chosen) == 1 else None)

@@ -106,7 +106,7 @@ class Engine:
         self.tokenizer = library.AutoTokenizer.from_pretrained(folder)
         config = library.AutoConfig.from_pretrained(folder)
         for name, value in fault.config:
-            setattr(config, name, value)
+            setattr(config, name, {**getattr(config, name), **value} if isinstance(value, dict) else value)
         self.model = library.AutoModelForCausalLM.from_pretrained(
             folder, config=config, attn_implementation=fault.attention
         ).eval()
@@ -181,6 +181,8 @@ class Engine:
         numbered = asked.get("return_tokens_as_token_ids", False) and self.fault.form == "vllm"
 
         def name(token: int) -> str:
+            if self.fault.form == "text":
+                return self.tokenizer.decode([token])
             return f"token_id:{token}" if numbered else self.tokenizer.convert_ids_to_tokens(token)
 
         best = [[(int(i), float(v)) for v, i in zip(*each.topk(max(top, 1)), strict=True)] for _, each in made]

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from mindgap.cli.app import main
-from mindgap.graph import Graph, TensorStore
+from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.sources.opening import capture_program, open_source
 from mindgap_surveys.servers.against_model import ComparedText, compared
 from mindgap_surveys.servers.completion_client import CompletionClient, CompletionRequest
 from mindgap_surveys.servers.diagnosis import Diagnosis, diagnose
 from mindgap_surveys.servers.local_model import LocalModel
-from mindgap_surveys.servers.served_texts import TextServer, Vocabulary
+from mindgap_surveys.servers.served_texts import ServedText, TextServer, Vocabulary
 from mindgap_zoo.hubs.tokenizer import tokenizer_of
 from servers.faulty_server import MODELS, Fault, make_model, serving
 
@@ -230,11 +230,18 @@ def make_words(folder: Path, model: Path) -> None:
 
 
 def test_names_of_tokens_that_stand_for_several(of: Callable[..., Compared]) -> None:
-    """A text is compared up to a token whose name is not of one token."""
+    """128 bytes are no text alone, and have one name. A text is compared up to the first of them."""
     model = of()
-    with serving(model.folder, Fault()) as url:
-        server = TextServer(CompletionClient(url), CompletionRequest("m", "", TOKENS), model.vocabulary)
-        whole = server.ask(PROMPTS[0])
-    named = model.vocabulary
-    assert replace(whole, places=()).length == len(PROMPTS[0]) and len(whole.ids) == whole.length + TOKENS - 1
-    assert len(named._named["�"]) > 100  # pyright: ignore[reportPrivateUsage]
+    served: list[ServedText] = []
+    for form in ("vllm", "text"):
+        with serving(model.folder, Fault(form=form)) as url:
+            server = TextServer(CompletionClient(url), CompletionRequest("m", "", 16), model.vocabulary)
+            served.append(server.ask(PROMPTS[1]))
+    whole, part = served
+    assert len(part.ids) < len(whole.ids) == len(PROMPTS[1]) + 15 and whole.ids[: len(part.ids)] == part.ids
+    for one in part.places:
+        full = next(each for each in whole.places if (each.index, each.how) == (one.index, one.how))
+        assert one.logprobs.items() <= full.logprobs.items()
+    assert compared(part, model.model.text(part.ids), server.step).verdict == "rounding"
+    with pytest.raises(MindgapError, match="names no token by a name that one token alone has"):
+        compared(replace(part, places=()), model.model.text(part.ids), server.step)
