@@ -67,6 +67,7 @@ SHORT_FORMS = (
     ShortForm("fleet_simulation.py", "--cases 50000 --nodes 100", r"(?s)limit: \w.*store: \d+ GiB in 1,100 segments"),
     ShortForm("front_ends.py", "{catalogue} --every 3 --samples-only", r"[1-9]\d* samples that cpu/eager runs"),
     ShortForm("host_cost.py", "--jobs 2", r"(?s)large +47,.*job    cpu/eager@host=measured"),
+    ShortForm("inductor_sweep.py", "--decomposed --op lerp", r"1 operators, [1-9]\d* samples"),
     ShortForm("judge_memory.py", "unet_small", r"unet_small .* \| (identical|rounding|ill_conditioned)"),
     ShortForm(
         "judging_cost.py", "{catalogue} --count 4 --nodes 3 --platform cpu/eager@isa=default --figures-only",

@@ -1,0 +1,52 @@
+"""cpu/inductor: `addmm(out, a, b, beta=0.0)` of one row is NaN where `out` is NaN or inf
+
+Condition: `beta` is the float 0.0, the product has one row and few columns (16 at most), and `out` holds NaN or inf,
+as memory that is not initialised may.
+Seen with torch 2.13.0+cpu.
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
+"""
+import os, platform, sys
+from importlib.metadata import version
+from math import inf, nan
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+os.environ.update({'TORCHINDUCTOR_COMPILE_THREADS': '1'})  # before PyTorch is imported
+import torch
+PACKAGES = ('torch',)
+
+class Product(torch.nn.Module):
+    def forward(self, out, a, b):
+        return torch.addmm(out, a, b, beta=0.0)
+
+CASES = {
+    "smallest": (Product, lambda: (torch.tensor([[nan]]), torch.ones(1, 2), torch.ones(2, 1))),
+    "one row": (Product, lambda: (torch.full((1, 4), inf), torch.linspace(-1, 1, 3).reshape(1, 3), torch.linspace(-1, 2, 12).reshape(3, 4))),
+}
+EXACT = False
+
+def run(model, fresh):
+    compiled = torch.compile(model, fullgraph=True, dynamic=False)
+    return compiled(*fresh())
+
+def off(found, right):
+    """How far each element is off, relative to the largest of `right`; inf where NaN, inf or integers differ."""
+    f, r = found.to(torch.complex128), right.to(torch.complex128)
+    apart = (f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1)
+    apart = apart if right.is_floating_point() or right.is_complex() else apart + torch.inf
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, apart.nan_to_num(torch.inf, torch.inf))
+
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    eager = flat(Model().eval()(*fresh()))
+    for number, (e, a) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), strict=True)):
+        far = off(a, e) if (a.dtype, a.shape) == (e.dtype, e.shape) else torch.full(e.shape, torch.inf)
+        place, limit = far.argmax(), 16 * torch.finfo(torch.result_type(e, 1.0)).eps
+        error, at = far.flatten()[place].item(), [*map(int, torch.unravel_index(place, e.shape))]
+        fault |= (wrong := error > limit)
+        words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
+        print(f"{name}, output {number}: {words}{': wrong' * wrong}")
+        e, a = (value.flatten()[place].item() for value in (e, a))
+        print(f"  at {at}: eager {e}  cpu/inductor {a}")
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

@@ -1,0 +1,51 @@
+"""cpu/inductor: the gradient of `amax` and `amin` is NaN or 0 where its operand is computed again
+
+Condition: the operand of `amax` or `amin` is computed (a sum of float16, `atan2` of float32) and needs a gradient.
+Seen with torch 2.13.0+cpu.
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
+"""
+import os, platform, sys
+from importlib.metadata import version
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+os.environ.update({'TORCHINDUCTOR_COMPILE_THREADS': '1'})  # before PyTorch is imported
+import torch
+PACKAGES = ('torch',)
+
+class Pooled(torch.nn.Module):
+    """The gradients of a step that adds a mixed part and takes the largest over tokens."""
+    def forward(self, x, w):
+        pool = lambda x, w: (x + x @ w).amax(1).sum()
+        return torch.func.grad(pool, argnums=(0, 1))(x, w)
+
+CASES = {
+    "float16": (Pooled, lambda: (torch.linspace(-9, 9, 20).sin().half().reshape(1, 10, 2), torch.tensor([[0.3, -0.7], [1.1, 0.9]]).half())),
+}
+EXACT = False
+
+def run(model, fresh):
+    compiled = torch.compile(model, fullgraph=True, dynamic=False)
+    return compiled(*fresh())
+
+def off(found, right):
+    """How far each element is off, relative to the largest of `right`; inf where NaN, inf or integers differ."""
+    f, r = found.to(torch.complex128), right.to(torch.complex128)
+    apart = (f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1)
+    apart = apart if right.is_floating_point() or right.is_complex() else apart + torch.inf
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, apart.nan_to_num(torch.inf, torch.inf))
+
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    eager = flat(Model().eval()(*fresh()))
+    for number, (e, a) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), strict=True)):
+        far = off(a, e) if (a.dtype, a.shape) == (e.dtype, e.shape) else torch.full(e.shape, torch.inf)
+        place, limit = far.argmax(), 16 * torch.finfo(torch.result_type(e, 1.0)).eps
+        error, at = far.flatten()[place].item(), [*map(int, torch.unravel_index(place, e.shape))]
+        fault |= (wrong := error > limit)
+        words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
+        print(f"{name}, output {number}: {words}{': wrong' * wrong}")
+        e, a = (value.flatten()[place].item() for value in (e, a))
+        print(f"  at {at}: eager {e}  cpu/inductor {a}")
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

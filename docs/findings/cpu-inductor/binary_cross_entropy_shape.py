@@ -1,0 +1,38 @@
+"""cpu/inductor: `binary_cross_entropy` of float16 or bfloat16 with a weight of float32 returns float32
+
+Condition: the weight has another dtype than the predictions.
+Seen with torch 2.13.0+cpu.
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
+"""
+import os, platform, sys
+from importlib.metadata import version
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+os.environ.update({'TORCHINDUCTOR_COMPILE_THREADS': '1'})  # before PyTorch is imported
+import torch
+PACKAGES = ('torch',)
+
+class Loss(torch.nn.Module):
+    def forward(self, p, target, weight):
+        return torch.nn.functional.binary_cross_entropy(p, target, weight=weight)
+
+CASES = {
+    "smallest": (Loss, lambda: (torch.tensor([0.25]).bfloat16(), torch.tensor([1.0]).bfloat16(), torch.ones(1))),
+    "weights of classes": (Loss, lambda: (torch.linspace(0.1, 0.9, 12).half().reshape(3, 4), torch.ones(3, 4).half(), torch.linspace(1, 2, 4))),
+}
+
+def run(model, fresh):
+    compiled = torch.compile(model, fullgraph=True, dynamic=False)
+    return compiled(*fresh())
+
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    eager = flat(Model().eval()(*fresh()))
+    for number, (e, a) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), strict=True)):
+        fault |= (wrong := (a.dtype, a.shape) != (e.dtype, e.shape))
+        words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}{': wrong' * wrong}"
+        print(f"{name}, output {number}: {words}")
+        print(f"  eager {e.flatten()[:4].tolist()}  cpu/inductor {a.flatten()[:4].tolist()}")
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

@@ -1,0 +1,38 @@
+"""cpu/inductor: `cumsum` of `torch.full` takes the fill value as it is written, not as the dtype holds it
+
+Condition: the operand is `torch.full` whose fill value is no value of its dtype: 2.7 for int64, 5 for bool.
+Seen with torch 2.13.0+cpu.
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
+"""
+import os, platform, sys
+from importlib.metadata import version
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+os.environ.update({'TORCHINDUCTOR_COMPILE_THREADS': '1'})  # before PyTorch is imported
+import torch
+PACKAGES = ('torch',)
+
+class Halves(torch.nn.Module):
+    def forward(self, x):
+        return torch.full((5,), 2.7, dtype=torch.int64).cumsum(0) + x
+
+CASES = {
+    "smallest": (Halves, lambda: (torch.zeros(1, dtype=torch.int64),)),
+    "positions": (Halves, lambda: (torch.arange(20).reshape(4, 5),)),
+}
+
+def run(model, fresh):
+    compiled = torch.compile(model, fullgraph=True, dynamic=False)
+    return compiled(*fresh())
+
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    eager = flat(Model().eval()(*fresh()))
+    for number, (e, a) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), strict=True)):
+        fault |= (wrong := (a.dtype, a.shape) != (e.dtype, e.shape))
+        words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}{': wrong' * wrong}"
+        print(f"{name}, output {number}: {words}")
+        print(f"  eager {e.flatten()[:4].tolist()}  cpu/inductor {a.flatten()[:4].tolist()}")
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

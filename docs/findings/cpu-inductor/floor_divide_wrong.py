@@ -1,0 +1,56 @@
+"""cpu/inductor: `a // b` of floats is one too high where the quotient rounds up to a whole number
+
+Condition: the operands are floats, and the exact quotient lies just below a whole number to which it rounds (1.0 //
+0.1); also inf // 1, which is NaN in eager PyTorch and Python.
+Seen with torch 2.13.0+cpu.
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
+"""
+import os, platform, sys
+from importlib.metadata import version
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+os.environ.update({'TORCHINDUCTOR_COMPILE_THREADS': '1'})  # before PyTorch is imported
+import torch
+PACKAGES = ('torch',)
+
+class Floor(torch.nn.Module):
+    def forward(self, a, b):
+        return a // b
+
+class Bins(torch.nn.Module):
+    """The bin of each value of a histogram with bins of 0.1."""
+    def forward(self, x):
+        return torch.div(x, 0.1, rounding_mode="floor")
+
+CASES = {
+    "smallest": (Floor, lambda: (torch.tensor([1.0]), torch.tensor([0.1]))),
+    "bins": (Bins, lambda: (torch.linspace(0.5, 3, 26),)),
+    "float64": (Floor, lambda: (torch.tensor([6.0], dtype=torch.float64), torch.tensor([0.2], dtype=torch.float64))),
+    "infinity": (Floor, lambda: (torch.tensor([float("inf")]), torch.tensor([1.0]))),
+}
+COMPARE = "equal"
+EXACT = False
+
+def run(model, fresh):
+    compiled = torch.compile(model, fullgraph=True, dynamic=False)
+    return compiled(*fresh())
+
+def off(found, right):
+    """0 where elements are equal, else infinity: nothing here is rounded but by a cast. NaN equals NaN."""
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, torch.inf)
+
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    eager = flat(Model().eval()(*fresh()))
+    for number, (e, a) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), strict=True)):
+        far = off(a, e) if (a.dtype, a.shape) == (e.dtype, e.shape) else torch.full(e.shape, torch.inf)
+        place, limit = far.argmax(), 16 * torch.finfo(torch.result_type(e, 1.0)).eps
+        error, at = far.flatten()[place].item(), [*map(int, torch.unravel_index(place, e.shape))]
+        fault |= (wrong := error > limit)
+        words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
+        print(f"{name}, output {number}: {words}{': wrong' * wrong}")
+        e, a = (value.flatten()[place].item() for value in (e, a))
+        print(f"  at {at}: eager {e}  cpu/inductor {a}")
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

@@ -1,0 +1,56 @@
+"""cpu/inductor: `x % y` of floats loses its digits as x / y grows: 0.016 off for 2 pi at 1e6
+
+Condition: the vectorised loop computes it (16 elements of float32), and x is large beside y.
+Seen with torch 2.13.0+cpu.
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
+"""
+import os, platform, sys
+from importlib.metadata import version
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+os.environ.update({'TORCHINDUCTOR_COMPILE_THREADS': '1'})  # before PyTorch is imported
+import torch
+PACKAGES = ('torch',)
+
+class Remainder(torch.nn.Module):
+    def forward(self, x, y):
+        return x % y
+
+class Phase(torch.nn.Module):
+    """The phases of waves of several periods at a time."""
+    def forward(self, time, period):
+        return torch.remainder(time * 1e4, period)
+
+CASES = {
+    "smallest": (Remainder, lambda: (torch.full((16,), 1e6), torch.full((16,), 3.3))),
+    "phase": (Phase, lambda: (torch.arange(0.0, 64.0).reshape(4, 16), torch.linspace(1, 6.2831853, 16))),
+    "float64": (Remainder, lambda: (torch.full((16,), 1e15, dtype=torch.float64), torch.full((16,), 3.3, dtype=torch.float64))),
+}
+EXACT = False
+
+def run(model, fresh):
+    compiled = torch.compile(model, fullgraph=True, dynamic=False)
+    return compiled(*fresh())
+
+def off(found, right):
+    """How far each element is off, relative to the largest of `right`; inf where NaN, inf or integers differ."""
+    f, r = found.to(torch.complex128), right.to(torch.complex128)
+    apart = (f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1)
+    apart = apart if right.is_floating_point() or right.is_complex() else apart + torch.inf
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, apart.nan_to_num(torch.inf, torch.inf))
+
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    eager = flat(Model().eval()(*fresh()))
+    for number, (e, a) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), strict=True)):
+        far = off(a, e) if (a.dtype, a.shape) == (e.dtype, e.shape) else torch.full(e.shape, torch.inf)
+        place, limit = far.argmax(), 16 * torch.finfo(torch.result_type(e, 1.0)).eps
+        error, at = far.flatten()[place].item(), [*map(int, torch.unravel_index(place, e.shape))]
+        fault |= (wrong := error > limit)
+        words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
+        print(f"{name}, output {number}: {words}{': wrong' * wrong}")
+        e, a = (value.flatten()[place].item() for value in (e, a))
+        print(f"  at {at}: eager {e}  cpu/inductor {a}")
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))

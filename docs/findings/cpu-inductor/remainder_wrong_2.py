@@ -1,0 +1,56 @@
+"""cpu/inductor: `x % s` of bfloat16 and float16 takes the Python number s unrounded: a whole period off at a border
+
+Condition: the dtype is bfloat16 or float16, the second operand is a Python number that the dtype does not hold, and x
+is near a multiple of it.
+Seen with torch 2.13.0+cpu.
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
+"""
+import os, platform, sys
+from importlib.metadata import version
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+os.environ.update({'TORCHINDUCTOR_COMPILE_THREADS': '1'})  # before PyTorch is imported
+import torch
+PACKAGES = ('torch',)
+
+class Remainder(torch.nn.Module):
+    def forward(self, x):
+        return torch.remainder(x, 1.7)
+
+class Wrap(torch.nn.Module):
+    """Angles of a bfloat16 model, wrapped to one turn of 6.2831."""
+    def forward(self, angle):
+        return angle % 6.2831
+
+CASES = {
+    "smallest": (Remainder, lambda: (torch.tensor([-1.703125], dtype=torch.bfloat16),)),
+    "angles": (Wrap, lambda: (torch.tensor([6.28125, 3.0], dtype=torch.bfloat16),)),
+}
+EXACT = False
+
+def run(model, fresh):
+    compiled = torch.compile(model, fullgraph=True, dynamic=False)
+    return compiled(*fresh())
+
+def off(found, right):
+    """How far each element is off, relative to the largest of `right`; inf where NaN, inf or integers differ."""
+    f, r = found.to(torch.complex128), right.to(torch.complex128)
+    apart = (f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1)
+    apart = apart if right.is_floating_point() or right.is_complex() else apart + torch.inf
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, apart.nan_to_num(torch.inf, torch.inf))
+
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    eager = flat(Model().eval()(*fresh()))
+    for number, (e, a) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), strict=True)):
+        far = off(a, e) if (a.dtype, a.shape) == (e.dtype, e.shape) else torch.full(e.shape, torch.inf)
+        place, limit = far.argmax(), 16 * torch.finfo(torch.result_type(e, 1.0)).eps
+        error, at = far.flatten()[place].item(), [*map(int, torch.unravel_index(place, e.shape))]
+        fault |= (wrong := error > limit)
+        words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
+        print(f"{name}, output {number}: {words}{': wrong' * wrong}")
+        e, a = (value.flatten()[place].item() for value in (e, a))
+        print(f"  at {at}: eager {e}  cpu/inductor {a}")
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))
