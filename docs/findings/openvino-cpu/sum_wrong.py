@@ -1,0 +1,56 @@
+"""openvino/cpu: `sum`, `amax`, `amin`, `max` and `min` of integers are computed in float32: the sum of 0 to 10000 is 50002896, not 50005000
+
+Condition: int32 or int64, and a sum, or an element, above 2**24, within the range of int32.
+Seen with torch 2.13.0+cpu, openvino 2026.4.1.
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
+"""
+import platform, sys
+from importlib.metadata import version
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+import torch
+import openvino
+import numpy as np
+PACKAGES = ('torch', 'openvino')
+PROPERTIES = {'INFERENCE_PRECISION_HINT': 'f32'}
+
+COMPARE = "equal"
+
+class Model(torch.nn.Module):
+    def forward(self, x0):
+        return torch.sum(x0)
+
+class Greatest(torch.nn.Module):
+    def forward(self, x0):
+        return torch.amax(x0, 1), torch.amin(x0, 1)
+
+CASES = {
+    "smallest": (Model, lambda: (torch.tensor([16777217]),)),
+    "ordinary size": (Model, lambda: (torch.arange(10001),)),
+    "amax and amin of int32": (Greatest, lambda: (torch.tensor([[16777217, 16777219]]).int(),)),
+}
+
+def run(model, fresh):
+    converted = openvino.convert_model(torch.export.export(model, fresh()))
+    compiled = openvino.compile_model(converted, "CPU", PROPERTIES)
+    return [torch.as_tensor(np.array(array)) for array in compiled([a.numpy() for a in fresh()]).values()]
+
+def off(found, right):
+    """0 where elements are equal, else infinity: nothing here is rounded but by a cast. NaN equals NaN."""
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, torch.inf)
+
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    eager = flat(Model().eval()(*fresh()))
+    for number, (e, a) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), strict=True)):
+        far = off(a, e) if (a.dtype, a.shape) == (e.dtype, e.shape) else torch.full(e.shape, torch.inf)
+        place, limit = far.argmax(), 16 * torch.finfo(torch.result_type(e, 1.0)).eps
+        error, at = far.flatten()[place].item(), [*map(int, torch.unravel_index(place, e.shape))]
+        fault |= (wrong := error > limit)
+        words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
+        print(f"{name}, output {number}: {words}{': wrong' * wrong}")
+        e, a = (value.flatten()[place].item() for value in (e, a))
+        print(f"  at {at}: eager {e}  openvino/cpu@precision=f32 {a}")
+print("FAULT" if fault else "NO FAULT")
+sys.exit(int(fault))
