@@ -22,6 +22,8 @@ Cause = Literal[
 ]  # fmt: skip
 #: A change of the model is looked at where it leaves so much of the differences.
 _NEARER: Final = 0.5
+#: Rounding that has nothing in common with the server's leaves more than all of them, so less than this is the server's.
+_RELATED: Final = 0.8
 #: So many of them, the nearest first, are judged.
 _TRIED: Final = 2
 _SLOWER: Final = (2.0, 4.0, 8.0, 16.0, 0.5, 0.25)
@@ -180,7 +182,7 @@ def _everywhere(model: LocalModel, served: ServedText) -> Diagnosis:
     sizes = {name: root_mean_square(served.places, some[-1], exact) for name, some in others.items()}
     nearest = min(left, key=lambda name: left[name])
     alike = min(sizes, key=lambda name: abs(math.log((sizes[name] or math.inf) / far)))
-    name = nearest if left[nearest] < _NEARER * far else alike
+    name = nearest if left[nearest] < _RELATED * far else alike
     cause: Cause = "another dtype" if name in _DTYPES else "quantisation"
     detail = f"everywhere, {far:.2g} off (root mean square), where {name} gives {sizes[name]:.2g}"
     return Diagnosis(cause if far < _LARGER * max(sizes.values()) else "other weights", detail, name == nearest)
