@@ -23,7 +23,8 @@ GROUPED = {**WIDE, "num_key_value_heads": 2, "max_position_embeddings": 256}
 #: Architecture -> the settings of a model of two layers.
 MODELS: dict[str, dict[str, Any]] = {
     "Llama": {**GROUPED}, "Qwen2": {**GROUPED}, "Mistral": {**GROUPED, "sliding_window": None},
-    "GPTNeoX": {**WIDE, "max_position_embeddings": 256},
+    # A quarter of a head, the default, is one frequency here, which no base changes.
+    "GPTNeoX": {**WIDE, "max_position_embeddings": 256, "rotary_pct": 1.0},
     "GPT2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256},
     "Gemma": {**GROUPED, "head_dim": 8}, "Phi": {**GROUPED}, "Qwen3": {**GROUPED, "head_dim": 8},
 }  # fmt: skip

@@ -145,8 +145,9 @@ def test_a_server_of_a_small_llama(fault: str, of: Callable[..., Compared]) -> N
 @pytest.mark.parametrize("name", MODELS)
 def test_every_fault_of_every_architecture(name: str, seed: int, of: Callable[..., Compared]) -> None:
     model = of(name, seed=seed, begins=seed == 2)
-    for fault in FAULTS:
-        check(model, fault)
+    for fault, (given, _, _) in FAULTS.items():
+        if model.rotates or not given.config:  # GPT-2 has no rotary embeddings
+            check(model, fault)
 
 
 @pytest.mark.nightly
