@@ -22,7 +22,7 @@ Cause = Literal[
 ]  # fmt: skip
 #: A change of the model is looked at where it leaves so much of the differences.
 _NEARER: Final = 0.5
-#: Rounding that has nothing in common with the server's leaves more than all of them, so less than this is the server's.
+#: Rounding that has nothing in common with the server's leaves more than all of them; what leaves less than this, has.
 _RELATED: Final = 0.8
 #: So many of them, the nearest first, are judged.
 _TRIED: Final = 2
