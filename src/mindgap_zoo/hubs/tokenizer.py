@@ -32,7 +32,7 @@ def encoded_text(source: Source, model: HubModel, config: Any, text: str) -> Map
     Raises `SourceError` for a folder without a tokenizer, one that cannot be read, and a text that has no tokens, more
     tokens than the model has positions, or tokens that the model does not have.
     """
-    tokenizer = _tokenizer(source, model)
+    tokenizer = _tokenizer(source, model, "--text: ", ", or give tokens by --inputs FILE.npz")
     try:
         encoded: dict[str, Any] = dict(tokenizer(text, return_tensors="pt"))
     except Exception as error:
@@ -68,11 +68,11 @@ def _positions(config: Mapping[str, Any]) -> int | None:
     return next((n for name in _POSITIONS if isinstance(n := config.get(name), int) and n > 0), None)
 
 
-def _tokenizer(source: Source, model: HubModel) -> Any:
+def _tokenizer(source: Source, model: HubModel, option: str = "", instead: str = "") -> Any:
     if not any((model.folder / name).is_file() for name in _FILES):
         raise SourceError(
-            f"{source.target}: the folder has no tokenizer ({_FILES[0]}); save one there (tokenizer.save_pretrained), "
-            "or give tokens by --inputs FILE.npz"
+            f"{source.target}: {option}the folder has no tokenizer ({_FILES[0]}); save one there "
+            f"(tokenizer.save_pretrained){instead}"
         )
     with silence_output():
         library = import_library("transformers", f"{model.source}: transformers", "transformers")
@@ -80,7 +80,7 @@ def _tokenizer(source: Source, model: HubModel) -> Any:
             tokenizers: Any = library.AutoTokenizer
             return tokenizers.from_pretrained(str(model.folder), local_files_only=True, trust_remote_code=False)
         except Exception as error:
-            raise SourceError(f"{source.target}: its tokenizer cannot be used ({one_line(error)})") from error
+            raise SourceError(f"{source.target}: {option}its tokenizer cannot be used ({one_line(error)})") from error
 
 
 def with_text(source: Source, given: Mapping[str, Any], tokens: Mapping[str, torch.Tensor]) -> dict[str, Any]:
