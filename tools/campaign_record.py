@@ -96,21 +96,24 @@ def main() -> int:
 
 
 def record(source: Store, run: str, to: Store) -> str:
-    """Copies the run. Returns its counts. Raises `StoreError`."""
+    """Copies the run. Returns its counts. Raises `StoreError`, and `SystemExit` for a run without verdicts."""
+    if not source.count_of("verdicts", run):
+        raise SystemExit(f"{source.url} has no verdict of {run}")
     counts: dict[str, int] = {}
     with to.writer(rows=1 << 30, nbytes=1 << 40, age_s=3600) as writer:
         for table, query in KEPT.items():
             rows: list[dict[str, Any]] = source.rows(query, {"run": run})
             writer.append(table, rows)
             counts[table] = len(rows)
-    if not counts["verdicts"]:
-        raise SystemExit(f"{source.url} has no verdict of {run}")
     size = sum(file.stat().st_size for file in Path(to.url).rglob("*") if file.is_file())
     return f"{run}: {counts['models']:,} variants, {counts['verdicts']:,} rows, {size / 1024:,.0f} KB"
 
 
 def write_page(page: Path, records: Sequence[Path]) -> int:
-    """Writes the tables of the records between the marks of a page. Returns 1 where their totals do not agree."""
+    """Writes the tables of the records between the marks of a page.
+
+    Returns the exit status: 1 where their totals do not agree, 2 for a page without the marks.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         merged = Store(Path(scratch) / "merged")
         for each in records:
@@ -119,8 +122,11 @@ def write_page(page: Path, records: Sequence[Path]) -> int:
     if study.wrong:
         print(f"totals do not agree: {', '.join(check.what for check in study.wrong)}", file=sys.stderr)
         return 1
-    head, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, tail = rest.partition(END)
+    head, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        print(f"{page} lacks the marks {BEGIN} and {END}, between which the tables are written", file=sys.stderr)
+        return 2
     counts = f"Records: {len(records)}. Totals that agree: {len(study.checks)}.\n"
     tables = "\n".join(markdown(study.table(name)) for name in SHOWN)
     page.write_text(f"{head}{BEGIN}\n{counts}\n{tables}{END}{tail}", encoding="utf-8")

@@ -17,6 +17,7 @@ import torch
 
 from mindgap.aten.counterpart import Builder, counterpart, is_layout_change
 from mindgap.aten.operators import facts, is_inplace, makes_new
+from mindgap.aten.shared_memory import LazyFake, Memory, Value, reached_by_writes, root_of
 from mindgap.aten.storage import READS_STORAGE, call_on, empty
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of
@@ -98,40 +99,6 @@ def functionalize(graph: Graph) -> Functional:
     return Functional(select(rewritten, kept), tuple(builder.origin[node] for node in kept))
 
 
-@dataclass(eq=False)
-class Memory:
-    """Memory that views share. `version` counts the writes to it."""
-
-    version: int = 0
-
-
-@dataclass(eq=False)
-class Value:
-    """A tensor of the original run, and the number of its present contents in the new graph.
-
-    `number` is valid while `version` is the memory's; afterwards the view is taken again from `parent`.
-    """
-
-    made: torch.Tensor | TensorSpec
-    memory: Memory
-    number: int
-    version: int = 0
-    parent: Value | None = None
-    step: ViewStep | None = None
-
-    @property
-    def fake(self) -> torch.Tensor:
-        """The tensor as a fake one, made when it is first needed."""
-        if isinstance(self.made, TensorSpec):
-            self.made = empty(self.made)
-        return self.made
-
-    @property
-    def spec(self) -> TensorSpec:
-        """Shape, dtype and strides at present."""
-        return self.made if isinstance(self.made, TensorSpec) else spec_of(self.made)
-
-
 @dataclass
 class _Builder:
     """Builds the functional graph node by node."""
@@ -139,7 +106,7 @@ class _Builder:
     graph: Graph
     nodes: list[Node] = field(default_factory=list[Node])
     origin: list[int] = field(default_factory=list[int])
-    fakes: list[torch.Tensor | TensorSpec | None] = field(default_factory=list["torch.Tensor | TensorSpec | None"])
+    fakes: list[LazyFake | None] = field(default_factory=list["LazyFake | None"])
     values: list[Value | None] = field(default_factory=list["Value | None"])
     at: int = 0
 
@@ -148,7 +115,7 @@ class _Builder:
         self._by_memory: dict[int, list[Value]] = {}
         self._written = reached_by_writes(self.graph)
         for number, given in enumerate(self.graph.inputs):
-            self.fakes.append(given.spec)
+            self.fakes.append(LazyFake(given.spec))
             self._keep(Value(given.spec, Memory(), number))
 
     def _keep(self, value: Value | None) -> None:
@@ -191,7 +158,7 @@ class _Builder:
         self.origin.append(self.at)
         for number, spec in enumerate(node.outputs, start=first):
             assert spec is not None
-            self.fakes.append(spec)
+            self.fakes.append(LazyFake(spec))
             self._keep(Value(spec, Memory(), number))
         return True
 
@@ -206,10 +173,8 @@ class _Builder:
 
     def _after(self, number: int) -> torch.Tensor | None:
         """A value of the new graph."""
-        made = self.fakes[number]
-        if isinstance(made, TensorSpec):
-            made = self.fakes[number] = empty(made)
-        return made
+        lazy = self.fakes[number]
+        return None if lazy is None else lazy.fake
 
     def _call(
         self,
@@ -247,13 +212,14 @@ class _Builder:
         self.nodes.append(Node(op, args, named, tuple(None if r is None else spec_of(r) for r in results)))
         self.origin.append(self.at)
         first = len(self.fakes)
-        self.fakes.extend(results)
+        self.fakes.extend(None if r is None else LazyFake(r) for r in results)
         return list(range(first, len(self.fakes)))
 
     def spec(self, number: int) -> TensorSpec:
         """Returns the spec of a value of the new graph."""
-        made = self.fakes[number]
-        return made if isinstance(made, TensorSpec) else spec_of(self._fake(number))
+        lazy = self.fakes[number]
+        assert lazy is not None
+        return lazy.spec
 
     def read(self, value: Value | None) -> int:
         """Returns the number of the value's present contents."""
@@ -306,7 +272,7 @@ class _Builder:
 
         After a write, the operand may be a view of another memory.
         """
-        root, now = _root(operand), self._fake(self.read(operand))
+        root, now = root_of(operand), self._fake(self.read(operand))
         base = self._fake(self.read(root))
         if storage_id(now) == storage_id(base) and same_layout(now, operand.fake) and same_layout(base, root.fake):
             numbers = {i: self.read(self.values[i]) for arg in args for i in refs(arg)} | {
@@ -399,7 +365,7 @@ class _Builder:
             parent = value.parent
             if not writes_back(value.step, parent.fake, value.fake):
                 # The views between are taken anew from their base.
-                base = _root(value)
+                base = root_of(value)
                 laid = laid_out_as(self, self.read(base), self._fake(self.read(base)), base.fake)
                 chain.append((base, scattered(self, laid, number, base.fake, value.fake)))
                 break
@@ -409,37 +375,6 @@ class _Builder:
         value.memory.version += 1
         for one, present in chain:
             one.number, one.version = present, one.memory.version
-
-
-def reached_by_writes(graph: Graph) -> frozenset[int]:
-    """Returns the values that may share memory with one that is written, or that is read by its memory."""
-    owner = list(range(len(graph.values)))
-
-    def root(number: int) -> int:
-        while owner[number] != number:
-            owner[number] = number = owner[owner[number]]
-        return number
-
-    marked: set[int] = set()
-    for index, node in enumerate(graph.nodes):
-        first = graph.first_value[index]
-        results = range(first, first + len(node.outputs))
-        if makes_new(node.op) and node.op not in READS_STORAGE:
-            continue
-        group = [*operands(node), *results]
-        for number in group[1:]:
-            owner[root(number)] = root(group[0])
-        if is_inplace(node.op) or is_layout_change(node.op) or node.op in READS_STORAGE:
-            marked.update(group)
-    reached = {root(number) for number in marked}
-    return frozenset(number for number in range(len(owner)) if root(number) in reached)
-
-
-def _root(value: Value) -> Value:
-    """Returns the tensor whose memory a view shows."""
-    while value.parent is not None:
-        value = value.parent
-    return value
 
 
 def _copy_of(fake: torch.Tensor) -> torch.Tensor:

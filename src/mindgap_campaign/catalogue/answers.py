@@ -59,18 +59,18 @@ class AnswerRecorder:
 
     def capture(self, source: str, index: int, program: str, name: str, held: Known) -> Answer:
         """Captures one pass of one program, whose source is `program`. What is not among those held is wanted."""
-        asked: list[tuple[str, bool]] = [("", False)]
+        requested: list[tuple[str, bool]] = [("", False)]
 
         def wanted(structure: str) -> bool:
-            asked.append((structure, is_new(held, name, structure, program)))
-            return asked[-1][1]
+            requested.append((structure, is_new(held, name, structure, program)))
+            return requested[-1][1]
 
         def capture() -> Answer:
             header, data = self.client.capture(source, index, name, wanted)
             return Answer(header, data, self._files(data))
 
         answer = self._answered(capture)
-        return replace(answer, structure=asked[-1][0], wanted=asked[-1][1])
+        return replace(answer, structure=requested[-1][0], wanted=requested[-1][1])
 
     def _files(self, data: bytes) -> Mapping[str, bytes]:
         if self.tensors is None or not data:
@@ -101,7 +101,7 @@ class RecordedAnswers:
         if answer is not None and answer.structure:
             wanted = is_new(held, name, answer.structure, program)
             if answer.wanted and not wanted and answer.header.get("kind") == "captured":
-                # It was proven in vain: one worker would not have been asked to prove the program.
+                # It was proven in vain: one worker would not have proven the program.
                 return replace(answer, header={**answer.header, "proven": False}, data=b"", tensors={}, wanted=False)
             answer = answer if answer.wanted == wanted else None
         answer = answer or self.again(source, index, program, name)

@@ -31,7 +31,7 @@ def optimizers() -> list[str]:
     usual = _ran()
     kept = Counter(_ran(usual))
     transformers = [name for name, count in Counter(usual).items() if kept[name] < count]
-    if _rules_ran(_RULES):  # this version has rules that are not listed here: nothing tells those that it lacks
+    if _rules_ran(_RULES):  # rules of this version are not listed here: which ones it lacks is unknown
         return [*transformers, *_RULES]
     return [*transformers, *(one for one in _RULES if _rules_ran([each for each in _RULES if each != one]))]
 
