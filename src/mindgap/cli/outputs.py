@@ -66,7 +66,7 @@ def make_directory(path: Path) -> None:
         raise MindgapError(f"{path} cannot be made: {error.strerror}") from None
 
 
-def each_alone(writers: Sequence[Callable[[], None]]) -> bool:
+def each_alone(writers: Sequence[Callable[[], object]]) -> bool:
     """Runs every writer. One that raises `MindgapError` costs one line on standard error. Returns whether all ran."""
     done = True
     for write in writers:

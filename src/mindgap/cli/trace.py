@@ -30,8 +30,9 @@ VERSION: Final = 1
 
 
 def json_text(found: Any, **derived: Any) -> str:
-    """A dataclass as JSON: its fields under their names, `version`, and `derived`. An infinite number is `"inf"`."""
-    fields = {"version": VERSION, **derived, **dataclasses.asdict(found)}
+    """A dataclass, or a dictionary, as JSON: its fields under their names, `version`, and `derived`. An infinite number
+    is `"inf"`."""
+    fields = {"version": VERSION, **derived, **(found if isinstance(found, dict) else dataclasses.asdict(found))}
     return json.dumps(_finite(fields), indent=1, allow_nan=False) + "\n"
 
 
@@ -47,6 +48,8 @@ def _index_text(found: ValueTrace, dump: ValueDump) -> str:
 
 
 def _finite(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, (list, tuple)):

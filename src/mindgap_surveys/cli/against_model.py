@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TextIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from mindgap.cli.sources import only_program, source_client, with_options
 from mindgap.cli.streams import Exit, result_stream
-from mindgap.cli.trace import json_text
 from mindgap.graph import Graph, MindgapError, default_tensor_store
 from mindgap.results.answer_rows import AnswerRow
 from mindgap.results.settings import DEADLINE_S
-from mindgap_surveys.cli.answer_outputs import AnswerFiles, short, status_of_answers
+from mindgap_surveys.cli.answer_outputs import AnswerFiles, short
+from mindgap_surveys.report.answer_page import answer_page
 
 if TYPE_CHECKING:
     from mindgap_surveys.servers.against_model import ComparedText
@@ -32,22 +31,9 @@ _LEAD: Final = (
 )
 
 
-@dataclass(frozen=True)
-class _Results:
-    """looks_like: None without a finding."""
-
-    url: str
-    model: str
-    against: str
-    dtype: str
-    results: Sequence[ComparedText]
-    looks_like: Diagnosis | None
-
-
 def compare_server(
-    client: CompletionClient, request: CompletionRequest, prompts: Sequence[str], against: str, files: AnswerFiles,
-    as_json: bool,
-) -> Exit:  # fmt: skip
+    client: CompletionClient, request: CompletionRequest, prompts: Sequence[str], against: str, files: AnswerFiles
+) -> Exit:
     """Compares, prints and writes. `prompts`: none for mindgap's own. Raises `MindgapError`."""
     from mindgap_surveys.servers.against_model import compared
     from mindgap_surveys.servers.diagnosis import diagnose
@@ -73,11 +59,14 @@ def compare_server(
         model.prepare(min(most, max(len(each.ids) for each in served) + 2))
         texts = [compared(each, model.text(each.ids), server.step) for each in served]
         looks_like = diagnose(model, vocabulary, texts, server.step, most)
-        results = _Results(client.url, request.model, against, model.logits.dtype, texts, looks_like)
-        out.write(json_text(results)) if as_json else _print(results, out)
-        rows, settings = [*_rows(results)], {"url": client.url, "against": against}
-        status = files.write("endpoint", f"{request.model} and {against}", _LEAD, rows, settings=settings)
-    return status or status_of_answers(rows)
+        about = {"url": client.url, "against": against}
+        rows = [_row(request.model, client.url, model.logits.dtype, each, looks_like) for each in texts]
+        document = {
+            **about, "model": request.model, "dtype": model.logits.dtype, "results": texts, "looks_like": looks_like,
+        }  # fmt: skip
+        return files.write(
+            "endpoint", answer_page(f"{request.model} and {against}", _LEAD, rows), rows, document, out, about
+        )
 
 
 def _fitting(prompts: Sequence[str], request: CompletionRequest, vocabulary: Vocabulary, most: int) -> list[str]:
@@ -93,38 +82,25 @@ def _fitting(prompts: Sequence[str], request: CompletionRequest, vocabulary: Voc
     return fitting
 
 
-def _rows(results: _Results) -> Iterator[AnswerRow]:
-    for text in results.results:
-        found = results.looks_like if text.verdict != "rounding" else None
-        numbers = {
-            "log-probabilities": sum(each.compared for each in text.places),
-            "from float64": max(each.exact for each in text.places),
-            f"from {results.dtype}": max(each.stepwise for each in text.places),
-            "of the limit": max(each.ratio for each in text.places),
-            "first beyond": 0 if text.first is None else text.first.index + 1,
-        }
-        yield AnswerRow(
-            results.model, results.url, text.served.prompt, "against the model", text.verdict,
-            "passed" if text.verdict == "rounding" else "found", f"{found.cause}: {found.detail}" if found else "",
-            numbers,
-        )  # fmt: skip
-
-
-def _print(results: _Results, out: TextIO) -> None:
-    out.write(f"{results.model} at {results.url} against {results.against} ({results.dtype})\n")
-    for text, row in zip(results.results, _rows(results), strict=True):
-        count, exact, stepwise, ratio, _ = row.numbers.values()
-        length, others = text.served.length, len(text.served.ids) - text.served.length + 1
-        counted = "" if text.served.counted in (None, length) else f" (the server counts {text.served.counted})"
-        out.write(
-            f"  {short(text.served.prompt)}\n    {text.verdict:<11} {length} + {others} tokens{counted}, {count} "
-            f"log-probabilities up to {exact:.2g} from the model in float64, {stepwise:.2g} in {results.dtype}: "
-            f"{ratio:.2g} of what rounding leads to\n"
-        )
-        if (first := text.first) is not None:
-            after = first.index + 1 - length
-            where = f"generated token {after}" if after > 0 else f"token {first.index + 1} of the prompt"
-            off = f"{first.exact:.2g} off, where rounding leads {first.limit:.2g}" if first.beyond else "another token"
-            out.write(f"    first after {where}: {off}\n")
-    if results.looks_like is not None:
-        out.write(f"  looks like: {results.looks_like.cause}: {results.looks_like.detail}\n")
+def _row(model: str, url: str, dtype: str, text: ComparedText, looks_like: Diagnosis | None) -> AnswerRow:
+    length, right = text.served.length, text.verdict == "rounding"
+    numbers = {
+        "tokens": length, "tokens by the server": text.served.counted or 0,
+        "log-probabilities": sum(each.compared for each in text.places),
+        "from float64": max(each.exact for each in text.places),
+        f"from {dtype}": max(each.stepwise for each in text.places),
+        "of the limit": max(each.ratio for each in text.places),
+        "first beyond": 0 if text.first is None else text.first.index + 1,
+    }  # fmt: skip
+    details: list[str] = []
+    if (first := text.first) is not None:
+        after = first.index + 1 - length
+        where = f"generated token {after}" if after > 0 else f"token {first.index + 1} of the prompt"
+        off = f"{first.exact:.2g} off, where rounding leads {first.limit:.2g}" if first.beyond else "another token"
+        details.append(f"first after {where}: {off}")
+    if looks_like is not None and not right:
+        details.append(f"looks like {looks_like.cause}: {looks_like.detail}")
+    return AnswerRow(
+        model, url, text.served.prompt, "against the model", text.verdict, "passed" if right else "found",
+        "; ".join(details), numbers,
+    )  # fmt: skip

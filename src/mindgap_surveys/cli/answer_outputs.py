@@ -1,22 +1,23 @@
-"""Writes answers under several conditions: into a store, as JUnit XML, as a page; and gives the exit status."""
+"""Prints answers under several conditions, writes them into a store, as JUnit XML and as a page; and gives the exit
+status."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final, TextIO
 
 import typer
 
 from mindgap.cli.outputs import check_files, each_alone, write_file
 from mindgap.cli.streams import Exit
+from mindgap.cli.trace import json_text
 from mindgap.results.answer_rows import AnswerRow, record_answers
 from mindgap.results.store import Store
-
-if TYPE_CHECKING:
-    from mindgap_surveys.table import StudyTable
+from mindgap_surveys.cli.study_text import print_page
+from mindgap_surveys.report.answer_page import answer_junit
+from mindgap_surveys.report.study_page import MOST, StudyPage, study_page
 
 _SHOWN: Final = 60
 StoreOption = Annotated[
@@ -26,11 +27,12 @@ StoreOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class AnswerFiles:
-    """Where answers are written, besides standard output."""
+    """Where answers are written. `as_json`: on standard output, in place of the page."""
 
     html: Path | None
     junit: Path | None
     store: str | None
+    as_json: bool
 
     def check(self) -> None:
         """Raises `MindgapError` for a path that cannot be written, before anything runs."""
@@ -39,36 +41,22 @@ class AnswerFiles:
             Store(self.store)
 
     def write(
-        self, kind: str, title: str, lead: str, rows: Sequence[AnswerRow], more: Sequence[StudyTable] = (),
-        notes: Sequence[str] = (), settings: Mapping[str, Any] | None = None,
+        self, kind: str, page: StudyPage, rows: Sequence[AnswerRow], document: dict[str, Any], out: TextIO,
+        settings: Mapping[str, Any],
     ) -> Exit:  # fmt: skip
-        """Writes each; one that fails costs a line on standard error, and gives a status. `more`: tables of the
-        page."""
-        wanted = [
-            *([] if self.store is None else [partial(self._record, self.store, kind, rows, settings or {})]),
-            *([] if self.junit is None else [partial(self._junit, self.junit, rows)]),
-            *([] if self.html is None else [partial(self._page, self.html, title, lead, rows, more, notes)]),
-        ]
-        return Exit.NOTHING_FOUND if each_alone(wanted) else Exit.WRONG_USE
-
-    @staticmethod
-    def _record(store: str, kind: str, rows: Sequence[AnswerRow], settings: Mapping[str, Any]) -> None:
-        record_answers(Store(store), kind, rows, settings)
-
-    @staticmethod
-    def _junit(file: Path, rows: Sequence[AnswerRow]) -> None:
-        from mindgap_surveys.report.answer_page import answer_junit
-
-        write_file(file, answer_junit(rows))
-
-    @staticmethod
-    def _page(
-        file: Path, title: str, lead: str, rows: Sequence[AnswerRow], more: Sequence[StudyTable], notes: Sequence[str]
-    ) -> None:
-        from mindgap_surveys.report.answer_page import answer_page
-        from mindgap_surveys.report.study_page import study_page
-
-        write_file(file, study_page(answer_page(title, lead, rows, more, notes)))
+        """Prints the page, or the `document` as JSON, and writes each file; one that fails costs a line on standard
+        error. Returns the exit status."""
+        if self.as_json:
+            out.write(json_text(document))
+        else:
+            print_page(page, out, MOST)
+        html, junit, store = self.html, self.junit, self.store
+        written = each_alone([
+            *([] if store is None else [lambda: record_answers(Store(store), kind, rows, settings)]),
+            *([] if junit is None else [lambda: write_file(junit, answer_junit(rows))]),
+            *([] if html is None else [lambda: write_file(html, study_page(page))]),
+        ])  # fmt: skip
+        return status_of_answers(rows) if written else Exit.WRONG_USE
 
 
 def status_of_answers(rows: Sequence[AnswerRow]) -> Exit:

@@ -1,18 +1,18 @@
-"""Asks a server, for `mindgap invariance http://HOST:PORT/v1`, and prints what it answers."""
+"""Asks a server, for `mindgap invariance http://HOST:PORT/v1`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final
 
 from mindgap.cli.streams import Exit, result_stream
-from mindgap.cli.trace import json_text
 from mindgap.graph import MindgapError
 from mindgap.results.answer_rows import AnswerRow
 from mindgap_surveys.cli.against_model import compare_server
-from mindgap_surveys.cli.answer_outputs import AnswerFiles, short, status_of_answers
+from mindgap_surveys.cli.answer_outputs import AnswerFiles, short
+from mindgap_surveys.report.answer_page import answer_page
 
 if TYPE_CHECKING:
     from mindgap_surveys.servers.completion_client import CompletionClient
@@ -41,22 +41,12 @@ class EndpointOptions:
     against: str | None
 
 
-@dataclass(frozen=True)
-class _Results:
-    url: str
-    model: str
-    results: Sequence[ServedAnswers]
-    notes: Sequence[str]
-
-
 def is_endpoint(source: str) -> bool:
     """Whether a source is the address of a server."""
     return source.startswith(("http://", "https://"))
 
 
-def ask_server(
-    url: str, options: EndpointOptions, files: AnswerFiles, as_json: bool, require_identical: bool
-) -> Exit:  # fmt: skip
+def ask_server(url: str, options: EndpointOptions, files: AnswerFiles, require_identical: bool) -> Exit:
     """Asks the server, prints and writes what it answers. Raises `MindgapError`."""
     from mindgap_surveys.servers.completion_client import CompletionClient, CompletionRequest
     from mindgap_surveys.servers.endpoint import Load, ask_endpoint
@@ -74,19 +64,16 @@ def ask_server(
     files.check()
     request = CompletionRequest(model, "", options.max_tokens, options.chat, options.stream)
     if options.against is not None:
-        return compare_server(client, request, prompts, options.against, files, as_json)
+        return compare_server(client, request, prompts, options.against, files)
     notes: list[str] = []
     with result_stream() as out:
         load = Load(options.requests, options.in_flight, options.max_requests)
         answers = ask_endpoint(client, request, prompts, load, notes)
         rows = [*_rows(client.url, model, answers, require_identical)]
-        if as_json:
-            out.write(json_text(_Results(client.url, model, answers, notes)))
-        else:
-            print_served(client.url, model, answers, notes, out)
+        page = answer_page(f"{model} at {client.url}", _LEAD, rows, notes=notes)
+        document = {"url": client.url, "model": model, "results": answers, "notes": notes}
         settings = {"url": client.url, "requests": load.repeats, "in_flight": load.in_flight, "stream": request.stream}
-        status = files.write("endpoint", f"{model} at {client.url}", _LEAD, rows, notes=notes, settings=settings)
-    return status or status_of_answers(rows)
+        return files.write("endpoint", page, rows, document, out, settings)
 
 
 def _only_model(client: CompletionClient) -> str:
@@ -104,37 +91,11 @@ def _rows(url: str, model: str, found: Sequence[ServedAnswers], require_identica
         }  # fmt: skip
         wrong = each.verdict == "other text" or (each.verdict == "drift" and require_identical)
         state = "found" if wrong else "unknown" if each.verdict == "not_run" else "passed"
-        yield AnswerRow(model, url, each.prompt, each.setting, each.verdict, state, "", numbers)
+        texts = [f"{count} × {short(text)}" for text, count in each.completions[:4] if each.verdict == "other text"]
+        if each.parts_at and not each.by_tokens:
+            texts.append("it parts at a character: the server names no tokens")
+        yield AnswerRow(model, url, each.prompt, each.setting, each.verdict, state, "; ".join(texts), numbers)
         if each.errors:
             text = "; ".join(f"{count} × {error}" for error, count in each.errors)
             failed = {"requests": sum(count for _, count in each.errors)}
             yield AnswerRow(model, url, each.prompt, f"{each.setting}: failed", "not_run", "unknown", text, failed)
-
-
-def print_served(
-    url: str, model: str, found: Sequence[ServedAnswers], notes: Sequence[str], out: TextIO
-) -> None:  # fmt: skip
-    """Prints a line for each prompt and setting, then other completions, errors and notes."""
-    out.write(f"{model} at {url}\n")
-    for prompt in dict.fromkeys(each.prompt for each in found):
-        out.write(f"  {short(prompt)}\n")
-        for each in (one for one in found if one.prompt == prompt):
-            out.write(f"    {each.setting:<11} {_line(each)}\n")
-            for text, count in each.completions[:4] if each.verdict == "other text" else ():
-                out.write(f"      {count:>4} × {short(text)}\n")
-            for error, count in each.errors:
-                out.write(f"      {count:>4} failed: {error}\n")
-    for note in notes:
-        out.write(f"  note: {note}\n")
-
-
-def _line(each: ServedAnswers) -> str:
-    if each.verdict == "not_run":
-        return "not run"
-    count = len(each.completions)
-    text = f"{each.verdict:<10} {each.asked} completions, {count} distinct"
-    if each.parts_at:
-        text += f", the first parts at {'token' if each.by_tokens else 'character'} {each.parts_at}"
-    if each.drift is not None:
-        text += f", log-probabilities of equal tokens up to {each.drift:.2g} apart"
-    return text + (f", rate limited {each.waited} times" if each.waited else "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
@@ -11,17 +10,18 @@ import typer
 
 from mindgap.cli.diff import AsJson, Deadline, Html, Junit, Options, seconds
 from mindgap.cli.numbers import positive, whole_numbers
+from mindgap.cli.progress import counting
 from mindgap.cli.sources import CaptureEnv, only_program, source_client, with_options
 from mindgap.cli.streams import complain, result_stream
-from mindgap.cli.trace import json_text
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.settings import DEADLINE_S
 from mindgap.source_worker.client import GeneratedText, OpenedSource, SourceClient
-from mindgap_surveys.cli.answer_outputs import AnswerFiles, StoreOption, status_of_answers
+from mindgap_surveys.cli.answer_outputs import AnswerFiles, StoreOption
 from mindgap_surveys.cli.endpoint import EndpointOptions, ask_server, is_endpoint
-from mindgap_surveys.cli.invariance_text import answer_rows, more_sections, print_invariance
+from mindgap_surveys.cli.invariance_rows import answer_rows, more_tables
+from mindgap_surveys.report.answer_page import answer_page
 
 if TYPE_CHECKING:
     from mindgap_surveys.decoding.decoding import Decoding
@@ -45,11 +45,6 @@ _OF_MODELS: Final = {
     "batches": "--batches", "threads": "--threads", "lengths": "--lengths", "decoding": "--decoding",
     "kernels": "--kernels", "options": "--set", "capture_env": "--capture-env", "deadline": "--deadline",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Results:
-    results: list[Invariance]
 
 
 def invariance(
@@ -119,7 +114,7 @@ def invariance(
     mindgap invariance http://localhost:8000/v1 --prompt 'Once upon a time'
     mindgap invariance http://localhost:8000/v1 --against hub:FOLDER
     """
-    files = AnswerFiles(html, junit, store)
+    files = AnswerFiles(html, junit, store, as_json)
     if is_endpoint(source):
         if platforms:
             raise MindgapError(f"-p {platforms[0]}: a server is a platform itself: leave out -p")
@@ -131,7 +126,7 @@ def invariance(
             model, prompts or [], max_tokens, requests, in_flight, max_requests, chat, stream,
             positive("--timeout", timeout), key_variable, against,
         )  # fmt: skip
-        return ask_server(source, served, files, as_json, require_identical)
+        return ask_server(source, served, files, require_identical)
     if given := _given(context, _OF_SERVERS):
         raise MindgapError(f"{given}: only a server (http://HOST:PORT/v1) takes such options, not a model: {source}")
     if not platforms:
@@ -154,13 +149,14 @@ def invariance(
     files.check()
     answers: list[Invariance] = []
     with result_stream() as out:
-        with source_client(tensors, deadline_s, capture_env) as client:
+        with source_client(tensors, deadline_s, capture_env) as client, counting() as tick:
             requested = with_options(source, options or [])
             _refuse_sizes(requested, bool(tokens))
             graph_of = _graph_of(client, requested, "examples", sorted({1, *sizes}))
             text_of = _graph_of(client, requested, "tokens", tokens)
             decoded = _decoded(client, requested, text, tensors, deadline_s) if text else None
-            for platform in named:
+            for place, platform in enumerate(named):
+                tick(place, len(named), platform)
                 notes: list[str] = []
                 texts: Sequence[GeneratedText] = _texts(client, requested, text, platform, notes) if text else ()
                 try:
@@ -175,16 +171,10 @@ def invariance(
                     complain(f"{platform}: {error}")
                     one = _not_run(source, named[platform], str(error), notes)
                 answers.append(one)
-                if not as_json:
-                    print_invariance(one, out)
-        if as_json:
-            out.write(json_text(_Results(answers)))
         rows = [*answer_rows(answers, require_identical)]
-        status = files.write(
-            "invariance", source, _LEAD, rows, [*more_sections(answers)], [n for one in answers for n in one.notes],
-            {"platforms": [str(one.platform) for one in answers], "decoding": decoding, "batches": batches},
-        )  # fmt: skip
-    return status or status_of_answers(rows)
+        page = answer_page(source, _LEAD, rows, [*more_tables(answers)], [n for one in answers for n in one.notes])
+        settings = {"platforms": [str(one.platform) for one in answers], "decoding": decoding, "batches": batches}
+        return files.write("invariance", page, rows, {"results": answers}, out, settings)
 
 
 def _given(context: typer.Context, options: Mapping[str, str]) -> str:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, TextIO
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from mindgap.cli.diff import AsJson, Deadline, Html, Junit, seconds
 from mindgap.cli.numbers import budget_left
+from mindgap.cli.progress import counting
 from mindgap.cli.streams import Exit, complain, result_stream
-from mindgap.cli.trace import json_text
 from mindgap.graph import Graph, MindgapError, default_tensor_store
 from mindgap.platforms.registry import canonical
 from mindgap.results.answer_rows import AnswerRow
 from mindgap.results.settings import DEADLINE_S
-from mindgap_surveys.cli.answer_outputs import AnswerFiles, StoreOption, status_of_answers
+from mindgap_surveys.cli.answer_outputs import AnswerFiles, StoreOption
+from mindgap_surveys.report.study_page import Section, StudyPage, Text
 from mindgap_surveys.table import StudyTable
 
 if TYPE_CHECKING:
@@ -46,13 +48,6 @@ class _Share:
     probability: float
     low: float
     high: float
-
-
-@dataclass(frozen=True)
-class _Results:
-    repeat: int
-    results: Sequence[OperatorRepeats]
-    shares: Sequence[_Share]
 
 
 def _shares(found: Sequence[OperatorRepeats]) -> list[_Share]:
@@ -93,7 +88,7 @@ def repeats(
 
     Example: mindgap repeats index_put -p cpu/eager -p cpu/inductor
     """
-    files = AnswerFiles(html, junit, store)
+    files = AnswerFiles(html, junit, store, as_json)
     files.check()
     budget_s = None if budget is None else budget_left("--budget", budget)
     # Imported late: other commands need no PyTorch.
@@ -115,27 +110,22 @@ def repeats(
         if not graphs:
             raise MindgapError("no operator could be captured")
         limits = RepeatLimits(repeat, budget_s, seconds(deadline))
+        with counting() as tick:
+            done = itertools.count(1)
 
-        if not as_json:
-            out.write(f"{'; '.join((*_COLUMNS[:3], 'distinct results of runs', *_COLUMNS[-2:]))}\n")
+            def show(one: OperatorRepeats) -> None:
+                tick(next(done), len(graphs) * len(set(platforms)), " ".join(_cells(one)))
 
-        def show(one: OperatorRepeats) -> None:
-            if not as_json:
-                _print(one, out)
-
-        repeated = [*left_out, *repeat_operators(graphs, platforms, limits, tensors=tensors, progress=show)]
-        if as_json:
-            out.write(json_text(_Results(repeat, repeated, _shares(repeated))))
-        else:
-            out.writelines(f"{line}\n" for line in _processor_time(repeated))
+            repeated = [*left_out, *repeat_operators(graphs, platforms, limits, tensors=tensors, progress=show)]
         rows = [row for one in repeated for row in _rows(one)]
-        status = files.write(
-            "repeats", "Repeated operators", _LEAD, rows, _sections(repeated), settings={"repeat": repeat}
-        )  # fmt: skip
+        sections = tuple(Section(table.title, table.title, (table,)) for table in _tables(repeated))
+        page = StudyPage("Repeated operators", tuple(map(Text, (_LEAD, *_processor_time(repeated)))), sections)
+        document = {"repeat": repeat, "results": repeated, "shares": _shares(repeated)}
+        status = files.write("repeats", page, rows, document, out, {"repeat": repeat})
     if not any(each.default.runs for each in repeated):
         complain("NOTHING WAS REPEATED: no platform ran an operator")
         status = status or Exit.WRONG_USE
-    return status or status_of_answers(rows)
+    return status
 
 
 def _processor_time(found: Sequence[OperatorRepeats]) -> list[str]:
@@ -193,14 +183,7 @@ def _texts(each: Repeated) -> tuple[str, str, str]:
     return f"{each.runs:,}", str(each.distinct), f"{share:.4f} ({low:.4f} to {high:.4f}){stopped}"
 
 
-def _print(found: OperatorRepeats, out: TextIO) -> None:
-    operator, listed, platform, runs, distinct, share, effect = _cells(found)
-    results = f"{distinct:>5} of {runs:>6}" if runs else " " * 15
-    out.write(f"{operator:<34} {listed:<11} {platform:<16} {results}  {share}  {effect}\n")
-    out.flush()
-
-
-def _sections(found: Sequence[OperatorRepeats]) -> list[StudyTable]:
+def _tables(found: Sequence[OperatorRepeats]) -> list[StudyTable]:
     several = {(one.operator, str(one.platform)) for one in found if one.default.distinct > 1}
     frequent = [one for one in _shares(found) if (one.operator, one.platform) in several and one.count > 1]
     return [

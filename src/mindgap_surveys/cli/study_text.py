@@ -78,8 +78,8 @@ def write_tables(folder: Path, tables: Iterable[StudyTable]) -> None:
         write_file(folder / f"{table.name}.csv", to_csv(table))
 
 
-def print_page(page: StudyPage, out: TextIO) -> None:
-    """Prints title, texts and tables."""
+def print_page(page: StudyPage, out: TextIO, most: int = _MOST) -> None:
+    """Prints title, texts and tables. `most`: rows of each table."""
     screen = console(out)
     screen.print(Line(page.title, style="bold"))
     for text in page.lead:
@@ -91,7 +91,7 @@ def print_page(page: StudyPage, out: TextIO) -> None:
             if isinstance(block, Text):
                 _print_text(block, screen)
             elif isinstance(block, StudyTable):
-                _print_table(block, page, section.title, screen)
+                _print_table(block, page, section.title, screen, most)
 
 
 def _print_text(text: Text, screen: Console) -> None:
@@ -100,10 +100,10 @@ def _print_text(text: Text, screen: Console) -> None:
         screen.print(Line(text.text.replace("`", "")))
 
 
-def _print_table(table: StudyTable, page: StudyPage, heading: str, screen: Console) -> None:
+def _print_table(table: StudyTable, page: StudyPage, heading: str, screen: Console, most: int) -> None:
     if table.title not in ("", heading):
         screen.print(Line(table.title, style="italic"))
-    view = view_of(table, _MOST, page.spared)
+    view = view_of(table, most, page.spared)
     for part in table_parts(view, screen.width) if view.rows else ():
         screen.print(part)
     if not view.rows:

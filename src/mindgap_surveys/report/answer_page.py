@@ -16,24 +16,26 @@ _COLUMNS = ("what changes", "to", "verdict of the answer", "numbers", "detail")
 def answer_page(
     title: str, lead: str, rows: Sequence[AnswerRow], more: Sequence[StudyTable] = (), notes: Sequence[str] = ()
 ) -> StudyPage:
-    """Lays out a table for each subject on each platform. `more`: further tables."""
-    groups: dict[str, list[AnswerRow]] = {}
+    """Lays out a table for each subject on each platform. Answers to one question with the same verdict, class of bits
+    and detail are one line, with the largest of their numbers. `more`: further tables."""
+    lines: dict[str, dict[object, list[AnswerRow]]] = {}
     for row in rows:
-        groups.setdefault(f"{row.subject} on {row.platform}", []).append(row)
-    tables = [
-        StudyTable(
-            "", name, _COLUMNS,
-            tuple((each.question, each.label, each.verdict, numbers_text(each.numbers), each.detail) for each in group),
-        )
-        for name, group in groups.items()
-    ]  # fmt: skip
+        key = row.question, row.verdict, row.detail, row.numbers.get("classes")
+        lines.setdefault(f"{row.subject} on {row.platform}", {}).setdefault(key, []).append(row)
+    tables = [StudyTable("", name, _COLUMNS, tuple(map(_line, same.values()))) for name, same in lines.items()]
     sections = tuple(Section(f"s{n}", table.title, (table,)) for n, table in enumerate((*tables, *more)))
     return StudyPage(title, tuple(map(Text, (lead, *notes))), sections)
 
 
+def _line(same: Sequence[AnswerRow]) -> tuple[str, ...]:
+    first, labels = same[0], ", ".join(row.label for row in same)
+    largest = {name: max(row.numbers.get(name, 0) for row in same) for name in first.numbers}
+    return first.question, labels, first.verdict.replace("_", " "), numbers_text(largest), first.detail
+
+
 def numbers_text(numbers: Mapping[str, float]) -> str:
-    """Returns `name number, …`, of numbers that are not 0."""
-    return ", ".join(f"{name} {number:.4g}" for name, number in numbers.items() if number)
+    """Returns `name number, …`, of numbers above 0."""
+    return ", ".join(f"{name} {number:.4g}" for name, number in numbers.items() if number > 0)
 
 
 def answer_junit(rows: Sequence[AnswerRow]) -> str:

@@ -101,10 +101,10 @@ def test_eager_mode_answers_as_torch_does_alone(source: str, capfd: pytest.Captu
 @pytest.mark.nightly
 def test_statistics_of_the_batch_are_beyond_rounding(source: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["invariance", f"{source}:normed", "-p", "cpu/eager", "--batches", "2"]) == 1
-    out = capfd.readouterr().out
-    assert "  batch size   beyond     2: 1 class of bits" in out
-    assert "  neighbours   beyond     copies, zeros in a batch of 2: 2 classes of bits" in out
-    assert "  other bits by itself: aten._native_batch_norm_legit_functional.default (BatchNorm1d) [2,3,8]" in out
+    out = " ".join(capfd.readouterr().out.split())
+    assert "batch size 2 beyond classes 1" in out
+    assert "neighbours copies beyond" in out and "zeros beyond" in out
+    assert "aten._native_batch_norm_legit_functional.default BatchNorm1d [2,3,8]" in out
     assert "outputs without a part for each example, not compared: 1, 2, 3" in out
 
 
@@ -115,8 +115,8 @@ def test_a_model_that_looks_ahead_answers_otherwise_in_a_longer_text(
 ) -> None:
     command = ["invariance", f"{source}:looks_ahead", "-p", "cpu/eager", "--batches", "2"]
     assert main([*command, "--lengths", "2,4"]) == 1
-    out = capfd.readouterr().out
-    assert "  length       beyond     4: 1 class of bits" in out and "batch size   identical" in out
+    out = " ".join(capfd.readouterr().out.split())
+    assert "length 4 beyond classes 1" in out and "batch size 2 identical" in out
     assert main([*command, "--lengths", "2,3"]) == 2
     assert "--lengths 2,3: give multiples of the smallest" in capfd.readouterr().err
 

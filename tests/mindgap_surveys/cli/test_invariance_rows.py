@@ -1,4 +1,4 @@
-"""What `mindgap invariance` prints, and the rows and tables that it makes of it."""
+"""The rows and tables of `mindgap invariance`, and what is printed of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from mindgap.cli.streams import Exit
 from mindgap.platforms.name import CPU_EAGER
 from mindgap.platforms.registry import canonical
 from mindgap_surveys.cli.answer_outputs import status_of_answers
-from mindgap_surveys.cli.invariance_text import answer_rows, more_sections, print_invariance
+from mindgap_surveys.cli.invariance_rows import answer_rows, more_tables
+from mindgap_surveys.cli.study_text import print_page
 from mindgap_surveys.decoding.answer_judge import Answer, Condition
 from mindgap_surveys.decoding.decoding import Divergence
 from mindgap_surveys.decoding.invariance import Invariance
@@ -30,22 +31,25 @@ DIVERGENCE = Divergence(
 FOUND = Invariance("m", canonical("onnxruntime/cpu"), ANSWERS, (), KERNELS, (DIVERGENCE,), ("a note",))
 
 
-def test_a_line_for_each_question_and_verdict() -> None:
-    print_invariance(FOUND, out := io.StringIO())
-    assert out.getvalue() == (
-        "m on onnxruntime/cpu\n"
-        "  repeat       identical  again\n"
-        "  padding      rounding   4 left: 1 class of bits, 1e-07 apart (relative 0.0001)\n"
-        "               beyond     4 right: 1 class of bits, NaN or infinity on one side in 12 "
-        "elements; another token from token 3 on\n"
-        "  generate     not run    compiled: it raised RuntimeError\n"
-        "  free-running:   rounding   4 steps against cpu/eager: other logits from step 2 on, 0.0e+00, 2.5e-01, "
-        "1.2e-01 apart at steps 1, 2, 4; another token at step 2 (ahead by 1.0e-02 there), the "
-        "same again from step 4 on\n"
-        "  sizes of equal bits, by operator and shape (of one example):\n"
-        "    1 | 2 4  aten.mm.default (head (model.py:7)) [1,8] × [8,4], 2 nodes\n"
-        "  note: a note\n\n"
-    )
+def test_a_line_for_each_question_verdict_and_class_of_bits() -> None:
+    more = (Answer(Condition("position", str(n), 8, n), "rounding", 1, 10.0**-n) for n in (7, 6))
+    found = replace(FOUND, answers=(*ANSWERS, *more))
+    page = answer_page("m", "lead", [*answer_rows([found], False)], [*more_tables([found])], found.notes)
+    print_page(page, out := io.StringIO())
+    lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    for line in (
+        "m on onnxruntime/cpu",
+        "repeat again identical",
+        "padding 4 left rounding classes 1, max abs 1e-07, max rel 0.0001",
+        "padding 4 right beyond classes 2, NaN 12, other token 3",
+        "generate compiled not run it raised RuntimeError",
+        "position 7, 6 rounding classes 1, max abs 1e-06 in a batch of 8",
+        "aten.mm.default head (model.py:7) [1,8] × [8,4] 2 1 | 2 4",
+        "a note",
+    ):
+        assert line in lines
+    (row,) = (line for line in lines if line.startswith("divergence"))
+    assert row.startswith("divergence free-running rounding first step 2, first other token 2, same from 4, ahead by")
 
 
 def test_rows_carry_what_the_exit_status_is_made_of() -> None:
@@ -64,7 +68,7 @@ def test_rows_carry_what_the_exit_status_is_made_of() -> None:
 
 def test_the_page_and_the_xml_hold_every_answer() -> None:
     rows = [*answer_rows([replace(FOUND, model="<m>\x00")], require_identical=False)]
-    page = study_page(answer_page("<m>", "lead", rows, [*more_sections([FOUND])], FOUND.notes))
+    page = study_page(answer_page("<m>", "lead", rows, [*more_tables([FOUND])], FOUND.notes))
     for text in ("&lt;m&gt;", "4 right", "1 | 2 4", "another token", "a note", "max abs 1e-07"):
         assert text in page
     xml = answer_junit(rows)
