@@ -94,6 +94,9 @@ def plain(row: Sequence[Any]) -> list[Any]:
     return [" ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in row]
 
 
-def made(name: str, title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], note: str) -> StudyTable:
-    """Makes a table that code computed, and no query of a store."""
-    return StudyTable(name, title, columns, tuple(rows), note, query="")
+def made(
+    name: str, title: str, columns: str | Iterable[str], rows: Iterable[tuple[Any, ...]], note: str = ""
+) -> StudyTable:
+    """Makes a table that code computed, and no query of a store. `columns`: also as one text, separated by spaces."""
+    names = columns.split() if isinstance(columns, str) else columns
+    return StudyTable(name, title, tuple(names), tuple(rows), note)

@@ -25,14 +25,13 @@ from mindgap_studies.equivalence.equality import BITS, VALUES, Equality, identit
 class Profile:
     """A set of definitions. `largest_first`: how classes are numbered; otherwise in the order of first appearance."""
 
-    name: str
     equality: Equality
     largest_first: bool
     records_ties: bool
 
 
-PAPER: Final = Profile("paper", VALUES, largest_first=False, records_ties=False)
-OURS: Final = Profile("mindgap", BITS, largest_first=True, records_ties=True)
+PAPER: Final = Profile(VALUES, largest_first=False, records_ties=False)
+OURS: Final = Profile(BITS, largest_first=True, records_ties=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +64,16 @@ def class_numbers(identities: Sequence[str | None], profile: Profile) -> tuple[i
     return tuple(number[key] for key in keys)
 
 
+def numbers(values: Sequence[Array], profile: Profile) -> tuple[int, ...]:
+    """Returns the class of each output, from 1."""
+    return class_numbers([identity(each, profile.equality) for each in values], profile)
+
+
 def most_frequent(runs: Sequence[Array], profile: Profile) -> Mode:
     """Returns the mode of repeated outputs of one dtype and shape. Raises `MindgapError` for no runs."""
     if not runs:
         raise MindgapError("no runs: a most frequent output needs at least one")
-    found = class_numbers([identity(run, profile.equality) for run in runs], profile)
+    found = numbers(runs, profile)
     first = {number: found.index(number) for number in dict.fromkeys(found)}
     count = max(found.count(number) for number in first)
     tied = [first[number] for number in first if found.count(number) == count]

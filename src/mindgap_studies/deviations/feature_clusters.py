@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,7 +48,8 @@ def flag_clusters(flags: Mapping[str, frozenset[str]], classes: Mapping[str, int
     }
     aligned = {flag: _aligned(present, classes) for flag, present in platforms.items()}
     clusters: dict[frozenset[str], list[str]] = {}
-    for flag in sorted(platforms, key=lambda flag: (not aligned[flag], _simd_rank(flag), flag)):
+    rank = {flag: place for place, flag in enumerate(_SIMD)}
+    for flag in sorted(platforms, key=lambda flag: (not aligned[flag], rank.get(flag, len(rank)), flag)):
         clusters.setdefault(platforms[flag], []).append(flag)
     members = tuple(tuple(sorted(each)) for each in clusters.values())
     return FlagClusters(members, tuple(clusters), common, tuple(aligned[each[0]] for each in members))
@@ -56,14 +57,5 @@ def flag_clusters(flags: Mapping[str, frozenset[str]], classes: Mapping[str, int
 
 def _aligned(present: frozenset[str], classes: Mapping[str, int]) -> bool:
     """Tells whether platforms of one class agree in having a flag."""
-    return all(
-        len({name in present for name in _members(classes, number)}) == 1 for number in frozenset(classes.values())
-    )
-
-
-def _members(classes: Mapping[str, int], number: int) -> Sequence[str]:
-    return [name for name, each in classes.items() if each == number]
-
-
-def _simd_rank(flag: str) -> int:
-    return _SIMD.index(flag) if flag in _SIMD else len(_SIMD)
+    having = {number for name, number in classes.items() if name in present}
+    return having.isdisjoint(number for name, number in classes.items() if name not in present)

@@ -7,7 +7,7 @@ the operator `==`: −0 and +0 are equal, and a NaN equals nothing, not even its
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import ml_dtypes
 import numpy as np
@@ -15,18 +15,10 @@ import numpy as np
 from mindgap.graph import Array, MindgapError
 from mindgap.graph.compare.digest import digest_array
 
-
-@dataclass(frozen=True, slots=True)
-class Equality:
-    """When two floats count as equal. `nan_equals_nan`: payloads and signs of NaNs count in no case."""
-
-    name: str
-    nan_equals_nan: bool
-    zeros_differ: bool
-
-
-BITS: Final = Equality("bits", nan_equals_nan=True, zeros_differ=True)
-VALUES: Final = Equality("values", nan_equals_nan=False, zeros_differ=False)
+#: When two floats count as equal. Payloads and signs of NaNs count in no case.
+Equality = Literal["bits", "values"]
+BITS: Final = "bits"
+VALUES: Final = "values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +29,6 @@ class BinaryFormat:
     bits: np.dtype[Any]
     mantissa: int
     infinity: int
-
-    @property
-    def quiet_nan(self) -> int:
-        """Returns the bits of the canonical NaN: no sign, the first mantissa bit set, no payload."""
-        return self.infinity | 1 << (self.mantissa - 1)
 
     @property
     def sign(self) -> int:
@@ -80,16 +67,18 @@ def canonical_bits(bits: Array, form: BinaryFormat, equality: Equality) -> tuple
     """
     if not bits.size:
         return bits, False
-    if not equality.zeros_differ:
+    if equality == VALUES:
         negative_zero = bits == form.bits.type(form.sign)
         if negative_zero.any():
             bits = np.where(negative_zero, form.bits.type(0), bits)
     magnitude = bits & form.bits.type(form.sign - 1)
     if magnitude.max() <= form.infinity:
         return bits, False
-    if not equality.nan_equals_nan:
+    if equality == VALUES:
         return bits, True
-    return np.where(magnitude > form.infinity, form.bits.type(form.quiet_nan), bits), False
+    # No sign, the first mantissa bit set, no payload.
+    quiet_nan = form.bits.type(form.infinity | 1 << (form.mantissa - 1))
+    return np.where(magnitude > form.infinity, quiet_nan, bits), False
 
 
 def identity(values: Array, equality: Equality) -> str | None:
@@ -98,7 +87,7 @@ def identity(values: Array, equality: Equality) -> str | None:
     `values`: of any graph dtype under `BITS`, where this is `digest_array`; one of the four formats under `VALUES`.
     None for an array that equals nothing, itself included. Raises `MindgapError` for another dtype.
     """
-    if equality.nan_equals_nan and equality.zeros_differ:
+    if equality == BITS:
         return digest_array(values)
     bits, lone = canonical_bits(raw_bits(values), format_of(values.dtype), equality)
     return None if lone else digest_array(bits.view(values.dtype).reshape(values.shape))

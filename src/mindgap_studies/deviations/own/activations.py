@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import fmean
 from typing import Any, Final
 
-from mindgap_studies.deviations.own.columns import classes_and_precision, made
+from mindgap_studies.deviations.own.columns import classes_and_precision
 from mindgap_studies.deviations.own.layers import kind_of_layer
 from mindgap_studies.machines.merging import MergedMachines, SubjectColumn
 from mindgap_studies.machines.observations import ValueFacts
-from mindgap_surveys.table import StudyTable
+from mindgap_surveys.table import StudyTable, made
 
 _VARIANT: Final = ("model", "activation", "pooling", "trained")
 
@@ -33,7 +34,7 @@ def table_sup8(merged: MergedMachines) -> StudyTable:
                 if all(key in shares for key in keys):
                     group = (machine, *_variant(column), place, after.where, _platforms(column, machine))
                     groups.setdefault(group, []).append((shares[keys[0]], shares[keys[1]]))
-    rows: list[tuple[Any, ...]] = [(*group, len(pairs), *_means(pairs)) for group, pairs in groups.items()]
+    rows = ((*group, len(pairs), *map(fmean, zip(*pairs, strict=True))) for group, pairs in groups.items())
     columns = ("machine", *_VARIANT, "activation_number", "module", "platforms", "samples", "before", "after")
     note = (
         "Shares of 1. An element deviates if it is not the same on all float32 platforms of the machine that show the "
@@ -51,10 +52,7 @@ def table_sup9(merged: MergedMachines) -> StudyTable:
         if changes:
             counts = changes.count("increase"), changes.count("unaffected"), changes.count("decrease")
             groups.setdefault(_variant(column), []).append(counts)
-    rows: list[tuple[Any, ...]] = [
-        (*group, len(counts), *(sum(part) / len(counts) for part in zip(*counts, strict=True)))
-        for group, counts in groups.items()
-    ]
+    rows = ((*group, len(counts), *map(fmean, zip(*counts, strict=True))) for group, counts in groups.items())
     columns = (*_VARIANT, "samples", "increase", "unaffected", "decrease")
     note = (
         "Numbers of activations. The remaining precision of the values before and after each is compared, over the "
@@ -93,7 +91,3 @@ def _platforms(column: SubjectColumn, machine: str) -> int:
 
 def _variant(column: SubjectColumn) -> tuple[Any, ...]:
     return tuple(column.subject.facts.get(name) for name in _VARIANT)
-
-
-def _means(pairs: list[tuple[float, float]]) -> tuple[float, float]:
-    return sum(a for a, _ in pairs) / len(pairs), sum(b for _, b in pairs) / len(pairs)

@@ -8,9 +8,9 @@ from itertools import combinations
 from typing import Any
 
 from mindgap_studies.deviations.feature_clusters import FlagClusters, flag_clusters
-from mindgap_studies.deviations.own.columns import made, main, numbers_of, result, threads_of, title
+from mindgap_studies.deviations.own.columns import main, numbers_of, result, threads_of, title
 from mindgap_studies.machines.merging import MachinePlatform, MergedMachines
-from mindgap_surveys.table import StudyTable
+from mindgap_surveys.table import StudyTable, made
 
 
 def table_1(merged: MergedMachines) -> StudyTable:
@@ -24,7 +24,7 @@ def table_1(merged: MergedMachines) -> StudyTable:
             inside = sorted({classes[key] for key in present})
             whole = [c for c in inside if all((key in present) for key, each in classes.items() if each == c)]
             rows.append((number, " ".join(members), len(present), len(inside), len(whole), aligned))
-    columns = ("cluster", "members", "platforms", "classes_with", "classes_with_it_throughout", "aligned")
+    columns = "cluster members platforms classes_with classes_with_it_throughout aligned"
     note = (
         "Features that occur on the same platforms form a cluster: processor flags, and PLATFORM, ATEN, ONEDNN, MKL, "
         "LAYOUT, THREADS, PRECISION as in force; those of all platforms are left out. aligned: each class has it "
@@ -54,13 +54,12 @@ def option_effects(merged: MergedMachines) -> StudyTable:
             if option:
                 pairs[option] += 1
                 changed[option] += numbers[one] != numbers[other]
-    rows: list[tuple[Any, ...]] = [(name, pairs[name], changed[name], changed[name] / pairs[name]) for name in pairs]
-    columns = ("option", "pairs", "changed", "share")
+    rows = ((name, pairs[name], changed[name], changed[name] / pairs[name]) for name in pairs)
     note = (
         "Pairs of platforms of one machine whose names differ in one option alone (another value, or none: the "
         f"library's choice), and those of them that are in two classes of {_main_title(merged)}."
     )
-    return made("own_options", "Settings that make classes", columns, rows, note)
+    return made("own_options", "Settings that make classes", "option pairs changed share", rows, note)
 
 
 def figure_2(merged: MergedMachines) -> StudyTable:
@@ -77,7 +76,7 @@ def figure_2(merged: MergedMachines) -> StudyTable:
                 options = column.platforms[i].platform.options
                 about = (column.subject.name, value.where or value.op, column.platforms[i].machine)
                 rows.append((*about, options["isa"], int(options["threads"]), number, max(numbers)))
-    columns = ("subject", "output", "machine", "isa", "threads", "class", "classes")
+    columns = "subject output machine isa threads class classes"
     note = "Platforms isa=…,threads=… only. The threads may be more than the machine's cores."
     return made("own_figure_2", "Figure 2: levels of instructions by threads", columns, rows, note)
 
@@ -87,10 +86,8 @@ def thread_effects(table: StudyTable) -> StudyTable:
     found: dict[tuple[Any, ...], dict[int, int]] = {}
     for subject, output, machine, isa, threads, number, _ in table.rows:
         found.setdefault((subject, output, machine, isa), {})[threads] = number
-    rows: list[tuple[Any, ...]] = [
-        (*key, len(numbers), len(set(numbers.values()))) for key, numbers in found.items() if len(numbers) > 1
-    ]
-    columns = ("subject", "output", "machine", "isa", "thread_counts", "classes")
+    rows = ((*key, len(numbers), len(set(numbers.values()))) for key, numbers in found.items() if len(numbers) > 1)
+    columns = "subject output machine isa thread_counts classes"
     note = "classes: different results over the numbers of threads, at one level of instructions."
     return made("own_threads", "Results that depend on the number of threads", columns, rows, note)
 

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from mindgap_studies.deviations.definitions import PAPER, class_numbers
-from mindgap_studies.equivalence.dendrogram import Dendrogram
 from mindgap_studies.equivalence.prefix_digests import Prefixes, dendrogram_of
 from mindgap_studies.machines.merging import MergedMachines, SubjectColumn
-from mindgap_surveys.table import made as made
 
 #: The model whose classes the tables of flags and options show, if it is there: the paper's Cifar10-R18, first sample.
 MAIN: Final = "resnet18-relu-max-trained/0"
@@ -26,11 +24,6 @@ def classes_and_precision(prefixes: Sequence[Prefixes]) -> tuple[int, int]:
     """Returns the number of classes, and the smallest remaining precision of any two platforms in bits."""
     distinct = tuple(dict.fromkeys(prefixes))
     return len(distinct), dendrogram_of(distinct).minimum
-
-
-def tree(prefixes: Sequence[Prefixes]) -> Dendrogram:
-    """Returns the dendrogram of platforms."""
-    return dendrogram_of(prefixes)
 
 
 def result(column: SubjectColumn) -> tuple[Prefixes, ...]:

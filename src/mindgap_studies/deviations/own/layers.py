@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mindgap.graph.operators import is_activation
-from mindgap_studies.deviations.own.columns import MODEL_COLUMNS, classes_and_precision, made, model_facts
+from mindgap_studies.deviations.own.columns import MODEL_COLUMNS, classes_and_precision, model_facts
 from mindgap_studies.equivalence.prefix_digests import digest_count, has_precision
-from mindgap_studies.machines.merging import MergedMachines, SubjectColumn
-from mindgap_surveys.table import StudyTable
+from mindgap_studies.machines.merging import MergedMachines
+from mindgap_surveys.table import StudyTable, made
 
 #: Part of an operator's name -> the kind of layer. The first that is found counts.
 _KINDS: Final = (
@@ -32,7 +32,8 @@ def figure_5(merged: MergedMachines) -> StudyTable:
     for column in merged.of("models"):
         if column.subject.facts.get("sample"):
             continue
-        inside = places_inside(column)
+        # The platforms that show every value.
+        inside = [i for i, where in enumerate(column.platforms) if where not in column.hidden]
         for index, value in enumerate(column.subject.values, 1):
             if not has_precision(value.dtype):
                 continue
@@ -44,9 +45,8 @@ def figure_5(merged: MergedMachines) -> StudyTable:
             about = (index, kind_of_layer(value.op), value.op, value.where, shape, digest_count(value.dtype))
             rows.append((*model_facts(column), *about, len(inside), *found, *every))
     columns = (
-        *(*MODEL_COLUMNS, "layer", "kind", "operator", "module", "shape", "mantissa"),
-        *("platforms", "classes", "remaining_precision"),
-        *("platforms_that_show_it", "their_classes", "their_remaining_precision"),
+        *MODEL_COLUMNS, "layer", "kind", "operator", "module", "shape", "mantissa", "platforms", "classes",
+        "remaining_precision", "platforms_that_show_it", "their_classes", "their_remaining_precision",
     )  # fmt: skip
     note = (
         "One row per operator in the order of execution. Figures SUP-4 to SUP-7 are the rows of the variants. "
@@ -55,11 +55,6 @@ def figure_5(merged: MergedMachines) -> StudyTable:
         "show outputs only, or some values (table own_hidden): their_… count all platforms that show the value."
     )
     return made("own_figure_5", "Figures 5, SUP-4 to SUP-7: deviations layer by layer", columns, rows, note)
-
-
-def places_inside(column: SubjectColumn) -> list[int]:
-    """Returns the places, in `column.platforms`, of the platforms that show every value."""
-    return [i for i, where in enumerate(column.platforms) if where not in column.hidden]
 
 
 def hidden(merged: MergedMachines) -> StudyTable:
@@ -71,6 +66,6 @@ def hidden(merged: MergedMachines) -> StudyTable:
             shown = sum(each[place] is not None for each in column.prefixes.values())
             counts = shown, len(column.subject.values)
             rows.append((column.subject.name, where.machine, where.platform, *counts, reason))
-    columns = ("subject", "machine", "platform", "shown", "values", "reason")
     note = "shown: of the values of the model, the outputs among them. The reason is that of the missing ones."
+    columns = "subject machine platform shown values reason"
     return made("own_hidden", "Platforms that do not show every value", columns, rows, note)

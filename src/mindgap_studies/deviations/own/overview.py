@@ -19,7 +19,8 @@ from mindgap_studies.deviations.overview import (
     flag_grid,
 )
 from mindgap_studies.deviations.own.causes import clusters_and_classes
-from mindgap_studies.deviations.own.columns import MODEL_COLUMNS, main, model_facts, numbers_of, result, title, tree
+from mindgap_studies.deviations.own.columns import MODEL_COLUMNS, main, model_facts, numbers_of, result, title
+from mindgap_studies.equivalence.prefix_digests import dendrogram_of
 from mindgap_studies.machines.merging import MachinePlatform, MergedMachines, SubjectColumn
 from mindgap_surveys.report.study_page import Figure
 from mindgap_surveys.table import StudyTable, StudyTables, records
@@ -123,7 +124,7 @@ def _tree(column: SubjectColumn) -> ClassTree:
     machines = {where.machine for where in column.platforms}
     short = _short(column.platforms)
     names = [_name(where, short=short, with_machine=len(machines) > 1) for where in column.platforms]
-    return class_tree(title(column), names, names, numbers_of(digests), tree(digests))
+    return class_tree(title(column), names, names, numbers_of(digests), dendrogram_of(digests))
 
 
 def _short(platforms: Iterable[MachinePlatform]) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from typing import Any, Final
 
 from mindgap.graph import Array
-from mindgap_studies.deviations.definitions import PAPER
+from mindgap_studies.deviations.definitions import PAPER, numbers
 from mindgap_studies.deviations.published.ablation import Convolution, in_figure_4
 from mindgap_studies.deviations.published.figures import CASTS, NamedDendrogram
-from mindgap_studies.deviations.published.matrix import COLUMNS, MODELS, ClassMatrix, numbers
+from mindgap_studies.deviations.published.matrix import COLUMNS, MODELS, ClassMatrix
 from mindgap_studies.deviations.published.records import Output
 from mindgap_studies.equivalence.equality import identity
 from mindgap_surveys.table import StudyTable, made
@@ -38,10 +38,9 @@ def claim(what: str, where: str, paper: str, data: str, remark: str = "") -> Cla
 
 def claims_table(claims: Iterable[Claim]) -> StudyTable:
     """Makes the table of claims."""
-    rows: list[tuple[Any, ...]] = [astuple(each) for each in claims]
-    columns = ("claim", "where", "paper", "data", "agrees", "remark")
+    columns = [field.name for field in fields(Claim)]
     note = "paper: as the paper states it. data: recomputed from the published data, under the paper's definitions."
-    return made("claims", "The paper's statements and its data", columns, rows, note)
+    return made("claims", "The paper's statements and its data", columns, (astuple(each) for each in claims), note)
 
 
 def claims_of_classes(matrix: ClassMatrix) -> list[Claim]:

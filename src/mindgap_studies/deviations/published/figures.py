@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.graph import Array
-from mindgap_studies.deviations.definitions import PAPER, class_numbers
+from mindgap_studies.deviations.definitions import PAPER, numbers
 from mindgap_studies.deviations.published.ablation import Convolution, in_figure_4
 from mindgap_studies.deviations.published.matrix import COLUMNS, MODELS, ClassMatrix
 from mindgap_studies.deviations.published.parquet import BadData
@@ -17,7 +17,6 @@ from mindgap_studies.deviations.published.platforms import BY_YEAR, PublishedPla
 from mindgap_studies.deviations.published.records import Output
 from mindgap_studies.deviations.published.tables import MAIN, instance_title
 from mindgap_studies.equivalence.dendrogram import Dendrogram
-from mindgap_studies.equivalence.equality import identity
 from mindgap_studies.equivalence.prefix_digests import dendrogram
 from mindgap_surveys.table import StudyTable, made
 
@@ -55,8 +54,8 @@ def figure_1(matrix: ClassMatrix) -> StudyTable:
     counts: list[list[int]] = []
     for name in COLUMNS:
         cells = matrix.column(name)
-        numbers = class_numbers([identity(cells[i].values, PAPER.equality) for i in order], PAPER)
-        counts.append([max(numbers[: i + 1]) for i in range(len(numbers))])
+        found = numbers([cells[i].values for i in order], PAPER)
+        counts.append([max(found[: i + 1]) for i in range(len(found))])
     rows: list[tuple[Any, ...]] = []
     for position, i in enumerate(order):
         each = matrix.platforms[i]
@@ -85,19 +84,19 @@ def dendrograms_by_cores(matrix: ClassMatrix) -> tuple[NamedDendrogram, ...]:
 
 def figure_2(trees: Iterable[NamedDendrogram]) -> StudyTable:
     """Makes Figure 2: classes of processors by the number of cores."""
-    rows = [row for tree in trees for row in tree.rows()]
-    columns = ("cores", "platform", "eqc", "classes", "shared_bits")
+    rows = (row for tree in trees for row in tree.rows())
+    columns = "cores platform eqc classes shared_bits"
     note = "Cifar10-R18, sample 0. shared_bits: remaining precision with the row above, in bits of float32."
     return made("figure_2", "Figure 2: classes of processors by the number of cores", columns, rows, note)
 
 
 def figure_4(ablation: Sequence[Convolution]) -> StudyTable:
     """Makes Figure 4: remaining precision and classes over the multiplications of a convolution."""
-    rows: list[tuple[Any, ...]] = [
+    rows = (
         (each.filters, each.kernel, each.channels, each.size, each.multiplications, each.precision, each.classes)
         for each in sorted(in_figure_4(ablation), key=lambda each: (each.filters, each.kernel, each.multiplications))
-    ]
-    columns = ("filters", "kernel", "channels", "size", "multiplications", "remaining_precision", "classes")
+    )
+    columns = "filters kernel channels size multiplications remaining_precision classes"
     note = "Nine hosts. From the published pairs of hosts: the outputs themselves were never published."
     return made("figure_4", "Figure 4: a convolution's size and its deviations", columns, rows, note)
 
@@ -117,8 +116,8 @@ def dendrograms_by_cast(path: Path, outputs: Iterable[Output]) -> tuple[NamedDen
 
 def figure_6(trees: Iterable[NamedDendrogram]) -> StudyTable:
     """Makes Figure 6, and Figures SUP-2 and SUP-3 with it: classes of models cast to other dtypes."""
-    rows = [row for tree in trees for row in tree.rows()]
-    columns = ("model", "dtype", "platform", "eqc", "classes", "shared_bits")
+    rows = (row for tree in trees for row in tree.rows())
+    columns = "model dtype platform eqc classes shared_bits"
     note = (
         "Figure 6 is medium (Cifar10-R18), Figures SUP-2 and SUP-3 are small and large. shared_bits: remaining "
         "precision with the row above, in bits of the dtype."
@@ -128,6 +127,5 @@ def figure_6(trees: Iterable[NamedDendrogram]) -> StudyTable:
 
 def _named(panel: tuple[Any, ...], members: Sequence[tuple[str, Array]]) -> NamedDendrogram:
     values = [each for _, each in members]
-    numbers = class_numbers([identity(each, PAPER.equality) for each in values], PAPER)
     tree = dendrogram(values, PAPER.equality)
-    return NamedDendrogram(panel, tuple(name for name, _ in members), numbers, tree)
+    return NamedDendrogram(panel, tuple(name for name, _ in members), numbers(values, PAPER), tree)

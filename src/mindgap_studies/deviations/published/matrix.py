@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from mindgap.graph import Array
-from mindgap_studies.deviations.definitions import OURS, PAPER, Mode, Profile, class_numbers, most_frequent
+from mindgap_studies.deviations.definitions import OURS, PAPER, Mode, most_frequent, numbers
 from mindgap_studies.deviations.published.parquet import BadData
 from mindgap_studies.deviations.published.platforms import PublishedPlatform, platform_of
 from mindgap_studies.deviations.published.records import Output
@@ -139,11 +139,6 @@ def _column(runs: Sequence[Sequence[Array]], platforms: Sequence[PublishedPlatfo
     ours = dict(zip(common, numbers([values[i] for i in common], OURS), strict=True))
     tied = [tuple(each[i] for i in mode.ties) for each, mode in zip(runs, modes, strict=True)]
     return [Cell(paper[i], ours.get(i), modes[i], nearest[i], values[i], tied[i]) for i in range(len(runs))]
-
-
-def numbers(values: Sequence[Array], profile: Profile) -> tuple[int, ...]:
-    """Returns the class of each output, from 1, under a set of definitions."""
-    return class_numbers([identity(each, profile.equality) for each in values], profile)
 
 
 def near(a: Array, b: Array) -> bool:

@@ -34,12 +34,9 @@ def printed_table(name: str) -> list[list[str]]:
 
 def disagreements(tables: Iterable[StudyTable]) -> StudyTable:
     """Makes the table of the cells in which the data and the printed tables differ."""
-    rows: list[tuple[Any, ...]] = []
-    for table in tables:
-        if table.name in PRINTED:
-            rows += _compared(table)
+    rows = (row for table in tables if table.name in PRINTED for row in _compared(table))
     cells = sum(cell != _LOST for name in PRINTED for row in printed_table(name)[1:] for cell in row)
-    columns = ("table", "row", "column", "printed", "computed", "remark")
+    columns = "table row column printed computed remark"
     note = f"Rows count from 1 in the printed order. Compared are {cells} cells: all of {', '.join(PRINTED)}."
     return made("disagreements", "Cells in which data and print disagree", columns, rows, note)
 

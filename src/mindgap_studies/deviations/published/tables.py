@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mindgap.graph import MindgapError
-from mindgap_studies.deviations.definitions import PAPER
+from mindgap_studies.deviations.definitions import PAPER, numbers
 from mindgap_studies.deviations.feature_clusters import FlagClusters, flag_clusters
-from mindgap_studies.deviations.published.matrix import COLUMNS, ClassMatrix, near, numbers
+from mindgap_studies.deviations.published.matrix import COLUMNS, ClassMatrix, near
 from mindgap_studies.deviations.published.platforms import PublishedPlatform
 from mindgap_surveys.table import StudyTable, made
 
@@ -37,10 +37,10 @@ def table_sup1(matrix: ClassMatrix) -> StudyTable:
 def table_sup2(matrix: ClassMatrix) -> StudyTable:
     """Makes Table SUP-2: classes of the GPU platforms."""
     gpus = matrix.part(gpu=True)
-    rows: list[tuple[Any, ...]] = [
+    rows = (
         (platform.vendor, platform.generation, platform.device, platform.cloud, *(cell.text for cell in cells))
         for platform, cells in zip(gpus.platforms, gpus.cells, strict=True)
-    ]
+    )
     note = "The class is that of the most frequent output. An asterisk: not all repetitions gave the same output."
     columns = ("vendor", "generation", "device_name", "cloud", *COLUMNS)
     return made("table_sup2", "Table SUP-2: classes on GPUs", columns, rows, note)
@@ -53,11 +53,11 @@ def table_1_platforms(matrix: ClassMatrix) -> tuple[tuple[str, PublishedPlatform
     if missing:
         raise MindgapError(f"Table 1 needs the platform {missing[0]}, and the data do not have it")
     cells = matrix.column(MAIN)
-    numbers: dict[int, int] = {}
+    seen: dict[int, int] = {}
     rows: list[tuple[str, PublishedPlatform, int]] = []
     for name in _TABLE_1:
         index = by_instance[name]
-        number = numbers.setdefault(cells[index].paper, len(numbers) + 1)
+        number = seen.setdefault(cells[index].paper, len(seen) + 1)
         rows.append((instance_title(name), matrix.platforms[index], number))
     return tuple(rows)
 
@@ -76,10 +76,10 @@ def clusters_of_table_1(matrix: ClassMatrix) -> FlagClusters:
 
 def table_1(matrix: ClassMatrix, clusters: FlagClusters) -> StudyTable:
     """Makes Table 1: classes and flag clusters of the dual-core platforms."""
-    rows: list[tuple[Any, ...]] = [
+    rows = (
         (name, number, *("×" if name in present else None for present in clusters.present))
         for name, _, number in table_1_platforms(matrix)
-    ]
+    )
     columns = ("platform", "eqc", *map(str, range(len(clusters.clusters))))
     aligned = ", ".join(str(i) for i, each in enumerate(clusters.aligned) if each)
     note = f"Flags that occur on the same platforms form a cluster. The same within each class are clusters {aligned}."
@@ -88,9 +88,9 @@ def table_1(matrix: ClassMatrix, clusters: FlagClusters) -> StudyTable:
 
 def table_sup3(clusters: FlagClusters) -> StudyTable:
     """Makes Table SUP-3: each flag of the platforms of Table 1 with its cluster."""
-    rows: list[tuple[Any, ...]] = [(flag, clusters.cluster_of(flag)) for flag in clusters.flags]
+    rows = ((flag, clusters.cluster_of(flag)) for flag in clusters.flags)
     note = "C: common to all platforms of Table 1."
-    return made("table_sup3", "Table SUP-3: CPU flags and their clusters", ("flag", "cluster"), rows, note)
+    return made("table_sup3", "Table SUP-3: CPU flags and their clusters", "flag cluster", rows, note)
 
 
 def classes(matrix: ClassMatrix) -> StudyTable:
@@ -104,9 +104,9 @@ def classes(matrix: ClassMatrix) -> StudyTable:
             about = (platform.name, "gpu" if platform.is_gpu else "cpu", model, int(sample))
             rows.append((*about, cell.paper, cell.ours, mode.deterministic, *counts, cell.other_input))
     columns = (
-        *("platform", "device", "model", "sample", "class_paper", "class_mindgap", "deterministic"),
-        *("runs", "runs_of_the_mode", "distinct", "ties", "other_input"),
-    )  # fmt: skip
+        "platform device model sample class_paper class_mindgap deterministic runs runs_of_the_mode distinct ties "
+        "other_input"
+    )
     note = (
         "class_paper: in Table SUP-1 or SUP-2. class_mindgap: over CPUs and GPUs together, by digests, the largest "
         "class first; empty for a cell of another input. ties: other outputs as frequent as the chosen one."
@@ -132,7 +132,7 @@ def other_inputs(matrix: ClassMatrix) -> StudyTable:
             reason = f"its output is about {cell.nearest:.3g} from those of {common} platforms that agree, and agrees "
             reason += f"with {len(like)} others, all {'/'.join(clouds)}" if like else "with none"
             rows.append((platform.name, *name.split("_"), cell.nearest, len(like), cell.text, reason))
-    columns = ("platform", "model", "sample", "distance", "agrees_with", "class_paper", "reason")
+    columns = "platform model sample distance agrees_with class_paper reason"
     note = (
         "distance: the largest difference of an element of the softmax vector from the nearest output of the common "
         "input. Rounding moves an element by less than 0.003 in these data, another input by more than 0.04."
@@ -153,15 +153,6 @@ def ties(matrix: ClassMatrix) -> StudyTable:
                     instead = max(numbers([*values[:i], other, *values[i + 1 :]], PAPER))
                     about = (platform.name, *name.split("_"), cell.mode.runs, cell.mode.count, cell.text)
                     rows.append((*about, max(each.paper for each in column), instead))
-    columns = (
-        "platform",
-        "model",
-        "sample",
-        "runs",
-        "runs_of_each",
-        "class_paper",
-        "classes",
-        "classes_with_the_other",
-    )
+    columns = "platform model sample runs runs_of_each class_paper classes classes_with_the_other"
     note = "classes: of all GPUs (CPUs) of this model and sample, with the chosen output and with the tied one."
     return made("ties", "Repeated runs without a single most frequent output", columns, rows, note)
