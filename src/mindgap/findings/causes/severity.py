@@ -112,6 +112,8 @@ def _most_used(graphs: Sequence[Sequence[str]]) -> tuple[str, ...]:
 def _counted(use: ConditionUse, met: int) -> str:
     """`where `divisor_override` is given, which 0 of 2,252 counted models do (avg_pool2d: 141)`."""
     names, total = ", ".join(use.functions), counted_models()
+    if not use.functions:
+        return f"where {use.condition}; no call of an operator shows that, so that it was not counted"
     if not use.where:
         return f"in every call of {names}, which {met:,} of {total:,} counted models call"
     where = f"where {use.condition or f'`{use.where}`'}"
@@ -124,7 +126,7 @@ def _more(programs: int) -> str:
 
 def _uncounted(use: ConditionUse | None, functions: Sequence[str], used: int) -> str:
     if not functions and use is not None and use.condition:
-        return f"where {use.condition}; no call of an operator shows that, so that it was not counted"
+        return _counted(use, used)
     if not functions:
         return "in no operator that could be named"
     number = f"{used:,}" if used else "none"

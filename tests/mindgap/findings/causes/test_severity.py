@@ -52,6 +52,15 @@ def test_the_reason_is_one_sentence_with_the_condition_and_how_many_models_meet_
     assert severity == "critical" and ", in every call of softmax, which " in reason
 
 
+def test_a_condition_that_no_call_shows_is_not_given_a_number() -> None:
+    for values_only in (False, True):
+        use = ConditionUse((), "", "an input is read by nothing", values_only)
+        assert severity_of("values", [["aten.mul.Tensor"]], use=use)[1] == (
+            "It gives wrong values without a message, where an input is read by nothing; no call of an operator shows that,"
+            " so that it was not counted."
+        )
+
+
 @pytest.mark.parametrize(
     ("damage", "error", "common", "rare"),
     [
