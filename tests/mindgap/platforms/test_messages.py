@@ -145,7 +145,8 @@ PROVOKED: dict[str, dict[str, list[Provoke]]] = {
         "complex output": [by_pytorch(torch.view_as_complex, normal(3, 2))],
         "dtype unknown to the front end": [by_pytorch(lambda x: x.reshape(1, 2), torch.ones(2, dtype=torch.uint16))],
         "attribute not supported": [
-            on(OPENVINO, lambda x: F.pad(x, (1, 1, 1, 1), mode="circular"), normal(1, 1, 3, 3))
+            on(OPENVINO, lambda x: F.pad(x, (1, 1, 1, 1), mode="circular"), normal(1, 1, 3, 3)),
+            by_pytorch(lambda x: F.avg_pool2d(x, 2, divisor_override=3), normal(1, 1, 4, 4)),
         ],
     },
     "PyTorch's ONNX exporter": {

@@ -57,7 +57,7 @@ TABLE: Final = MessageTable(
         ),
         refusal(
             "attribute not supported",
-            r"^Unsupported \w+ mode: |\[PyTorch Frontend\].*\bsupported\b",
+            r"^Unsupported \w+ mode: |\[PyTorch Frontend\].*\bsupport(?:ed)?\b",
             "OpenVINO says that it does not have this value of an attribute",
         ),
     ),
