@@ -187,8 +187,9 @@ class Row:
             return (self,)
         rows = [
             replace(
-                self, verdict=each.verdict, culprit=each.culprit, blame=each.blame, detail=each.detail,
-                example=each.example, script=each.script, known=each.known, faults=(each,), advice=each.advice,
+                _with_message_of(each, self), verdict=each.verdict, culprit=each.culprit, blame=each.blame,
+                detail=each.detail, example=each.example, script=each.script, known=each.known, faults=(each,),
+                advice=each.advice,
             )
             for each in faults
         ]  # fmt: skip
@@ -234,6 +235,12 @@ class Row:
 def _shown_in_notebook(shown: Row | Report) -> str:
     # By its name: a room imports none above it.
     return importlib.import_module("mindgap.report.notebook").notebook_html(shown)
+
+
+def _with_message_of(fault: Fault, row: Row) -> Row:
+    """The row with what the platform printed of one of its failures alone, where that was seen."""
+    alone = next((each for each in fault.reasons if each.kind == "failed_alone"), None)
+    return row if alone is None else replace(row, message=alone.message, signature=alone.names[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from mindgap.findings.reduction import edits
 from mindgap.findings.reduction.condition import TriggerCondition, condition_of
 from mindgap.findings.reduction.hang import with_hang_deadline
 from mindgap.findings.reduction.model_file import with_model_file
-from mindgap.findings.reduction.reducer import Reduction, ReductionLimits, reduce
+from mindgap.findings.reduction.reducer import Check, Reduction, ReductionLimits, reduce
 from mindgap.findings.reduction.reproducer import CRASH_LIMIT_S, Array, Reproducer, short_reproducer
 from mindgap.findings.reduction.specification import specified_in_worker
 from mindgap.findings.reduction.stage import StageAtFault, stage_at_fault
@@ -20,7 +22,8 @@ from mindgap.findings.reduction.validity import refusal
 from mindgap.findings.reduction.version_reproducer import Version, are_versions, version_reproducer, version_words
 from mindgap.findings.script.culprit_script import script_platform_of
 from mindgap.findings.script.short import ShownCase
-from mindgap.graph import Graph, MindgapError, materialise_all
+from mindgap.graph import Graph, GraphError, MindgapError, TensorStore, materialise_all
+from mindgap.graph.compare.reason import has
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
@@ -56,13 +59,15 @@ def reduce_finding(
     A refusal is reduced too: to what the platform refuses and the reference runs. Raises `MindgapError` for a row that
     is neither, and where the graph no longer shows it.
     """
-    symptom = symptom_of(row)
+    whole, symptom = graph, symptom_of(row)
     trials, deadline = context, None
     if symptom.status == "timeout":
         trials, deadline = with_hang_deadline(context, row.platform, graph)
     check = check_of(symptom, trials)
     nodes = (row.culprit.node,) if row.culprit is not None and row.culprit.node >= 0 else ()
     specify = partial(specified_in_worker, execute=context.execute)
+    graph = _failing_alone(graph, row, check, context.tensors)
+    nodes = nodes if graph is whole else ()
     reduction = reduce(graph, check, context.tensors, nodes=nodes, limits=limits, specify=specify)
     last = GraphComparison(context, row.model, reduction.graph).row(row.platform)
     final = symptom.found_in(last)
@@ -90,8 +95,23 @@ def reduce_finding(
         else StageAtFault("unknown", ("It was not looked for.",))
     )
     return ReducedFinding(
-        reduction, final, passing, made, graph, row, special, stage, refusal(reduction.graph, inputs), condition
+        reduction, final, passing, made, whole, row, special, stage, refusal(reduction.graph, inputs), condition
     )
+
+
+def _failing_alone(graph: Graph, row: Row, check: Check, tensors: TensorStore | None) -> Graph:
+    """Of one of several failures the part of the graph that fails without the others; else the graph."""
+    fault = row.independent_faults[0]
+    if graph.grad or not has(fault.reasons, "failed_alone"):
+        return graph
+    made = [graph.first_value[node] + slot for node in fault.nodes for slot in range(len(graph.nodes[node].outputs))]
+    outputs = [value for value in made if graph.values[value] is not None]
+    for folded in (False, True):
+        with suppress(GraphError):
+            part = edits.part(graph, fault.nodes, outputs, tensors, folded=folded)
+            if check(part) == "shows":
+                return part
+    return graph
 
 
 def _script(

@@ -29,6 +29,9 @@ from typing import Literal
 #: - `no_graph`: there is no captured graph to bound the difference with.
 #: - `time_budget`, `interrupted`, `memory`, `host_lost`: why it was not run, or not judged.
 #: - `no_judge`: the user left the judge out.
+#: Of a fault:
+#: - `failed_alone`: one of several failures of a row. `message`: the platform's, of its operators alone. `names`: its
+#:   signature.
 #: Of an outcome:
 #: - `took_none`: the delegate took no operator of the graph; what ran it instead shows nothing of the delegate.
 #: - `ran_elsewhere`: the device's package would run an operator on the processor.
@@ -39,6 +42,7 @@ ReasonKind = Literal[
     "tensor_value", "tracer_warning", "random", "training", "inputs_by_order", "unwritten_arguments",
     "sizes_not_compared",
     "own_path", "by_export", "no_graph", "time_budget", "interrupted", "memory", "host_lost", "no_judge",
+    "failed_alone",
     "took_none", "ran_elsewhere", "computed_before", "worker_ended", "worker_killed",
 ]  # fmt: skip
 #: The refusals that say nothing of the operators of a delegate or device.

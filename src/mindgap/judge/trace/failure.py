@@ -16,8 +16,12 @@ from dataclasses import replace
 from typing import Final
 
 from mindgap.graph import Arg, Graph, map_refs, operands
+from mindgap.graph.compare.reason import Reason
+from mindgap.graph.compare.verdict import Fault
+from mindgap.judge.trace.judgement import FoundFault, Judgement, near_culprit
 from mindgap.judge.trace.known_failures import KnownFailures
-from mindgap.judge.trace.smallest_part import PartSearch, SmallestPart
+from mindgap.judge.trace.sentences import words_of_part
+from mindgap.judge.trace.smallest_part import PartSearch, SmallestPart, culprit_of_part
 from mindgap.judge.trace.subgraphs import Array, Execute
 from mindgap.run.outcome import Job, Outcome
 
@@ -31,6 +35,30 @@ _MOST_NAMED: Final = 8
 _MOST_ALONE: Final = 200
 #: How many parts that fail the search for the smallest one may run: where a failure is costly, and otherwise.
 _MOST_FAILING: Final = {True: 10, False: 60}
+
+
+def judged_failure(
+    graph: Graph, failure: Outcome, execute: Execute, inputs: dict[int, Array], known: KnownFailures | None = None
+) -> Judgement:
+    """The judgement of an outcome that failed: the operators that make the platform fail, each fault by itself."""
+    part = failing_part(graph, failure, execute, inputs, known)
+    if not part.nodes:
+        named = f"; the platform names {failure.op}, which alone does not fail" if failure.op else ""
+        why = f"no operator is named: {part.reason}{named}"
+        return Judgement("failed", "platform", detail=f"{failure.status} ({why}): {failure.message}")
+    faults: list[Fault] = []
+    for one, outcome in separate_faults(graph, part, failure, execute, inputs):
+        reason = Reason("failed_alone", names=(outcome.signature,), message=outcome.message)
+        faults.append(
+            Fault(
+                culprit_of_part(graph, one), "failed", "platform", one.nodes,
+                f"{outcome.status} ({words_of_part(one, 'fails')}): {outcome.message}",
+                reasons=() if outcome is failure else (reason,),
+            )
+        )  # fmt: skip
+    first = faults[0]
+    found = Judgement("failed", "platform", first.culprit, detail=first.detail, faults=tuple(map(FoundFault, faults)))
+    return replace(found, around=near_culprit(graph, found))
 
 
 def failing_part(
@@ -80,6 +108,35 @@ def failing_part(
     if smallest.nodes and not smallest.twice:
         known.add(failure, graph, smallest.nodes)
     return smallest
+
+
+def separate_faults(
+    graph: Graph, part: SmallestPart, failure: Outcome, execute: Execute, inputs: dict[int, Array]
+) -> list[tuple[SmallestPart, Outcome]]:
+    """The faults of a part of several nodes, each with its outcome; only the part where it is one fault.
+
+    A converter that reports all that it could not convert fails in the same way only with all of it, though each of
+    these operators fails by itself. Nodes that do not fail alone are one more fault if they fail together, and none if
+    the platform refuses them.
+    """
+    whole = [(part, failure)]
+    if len(part.nodes) < 2 or part.twice or failure.status in _COSTLY:
+        return whole
+    seen: list[Outcome] = []
+
+    def fails(tried: Graph, given: dict[int, Array]) -> bool:
+        seen[:] = [execute(Job(failure.platform, tried, repeat=1, deadline_s=LONG_S, inputs=given))]
+        return seen[0].status == failure.status
+
+    search = PartSearch(graph, inputs, fails, folding=True)
+    faults = [(SmallestPart((node,)), seen[0]) for node in part.nodes if search.holds([node], once=True)]
+    alone = {node for one, _ in faults for node in one.nodes}
+    rest = tuple(node for node in part.nodes if node not in alone)
+    if not faults or not rest:
+        return faults or whole
+    if search.holds(rest, once=True):
+        return [*faults, (SmallestPart(rest), seen[0])]
+    return faults if seen[0].status == "unsupported" else whole
 
 
 def _candidates(graph: Graph, failure: Outcome, costly: bool) -> Iterator[int]:

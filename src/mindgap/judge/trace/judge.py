@@ -31,7 +31,7 @@ from mindgap.judge.trace.contradictions import contradictions
 from mindgap.judge.trace.culprit_search import CulpritSearch, ObservedOutputs
 from mindgap.judge.trace.dtype_policy import Dtypes, detail_of_policy
 from mindgap.judge.trace.example import example
-from mindgap.judge.trace.failure import failing_part
+from mindgap.judge.trace.failure import judged_failure
 from mindgap.judge.trace.independent_faults import MAX_CARRIED, MAX_RUNS, FaultSearch, IndependentFault
 from mindgap.judge.trace.judgement import FoundFault, Judgement, OperatorAlone, at_places, near_culprit
 from mindgap.judge.trace.known_failures import KnownFailures
@@ -136,16 +136,7 @@ class Judge:
     def judge_failure(self, failure: Outcome) -> Judgement:
         """Finds the operators that make the platform fail. `unsupported` is no finding and is not judged."""
         given = dict(enumerate(self._inputs[: len(self._asked.inputs)]))
-        part = failing_part(self._asked, failure, self._execute, given, self._failures)
-        if not part.nodes:
-            named = f"; the platform names {failure.op}, which alone does not fail" if failure.op else ""
-            why = f"no operator is named: {part.reason}{named}"
-            return Judgement("failed", "platform", detail=f"{failure.status} ({why}): {failure.message}")
-        detail = f"{failure.status} ({words_of_part(part, 'fails')}): {failure.message}"
-        culprit = culprit_of_part(self._asked, part)
-        fault = Fault(culprit, "failed", "platform", part.nodes, detail)
-        judgement = Judgement("failed", "platform", culprit, detail=detail, faults=(FoundFault(fault),))
-        return replace(judgement, around=near_culprit(self._asked, judgement))
+        return judged_failure(self._asked, failure, self._execute, given, self._failures)
 
     def _prepare(self) -> None:
         if self._oracle is None:

@@ -14,7 +14,7 @@ from judge.oracle.bench import PLATFORM, Bench, build, normal
 from mindgap.aten.dead_nodes import known_at_load
 from mindgap.graph import Graph, operands
 from mindgap.graph.compare.reason import Reason
-from mindgap.judge.trace.failure import failing_part
+from mindgap.judge.trace.failure import failing_part, judged_failure
 from mindgap.judge.trace.judge import Judge
 from mindgap.judge.trace.known_failures import KnownFailures, pattern_of, places_of
 from mindgap.judge.trace.smallest_part import SmallestPart
@@ -102,6 +102,60 @@ def test_a_crash_of_two_operators_together_costs_few_workers() -> None:
     assert found == SmallestPart((30, 37))
     # The whole graph, prefixes that are too long, and the parts that still fail while nodes are dropped.
     assert bench.fatal <= 10
+
+
+def reporting(refused: str = "") -> Fails:
+    """A converter that reports all it could not convert: `log1p`, `sqrt`, and `sin` of what `exp` gives."""
+
+    def fails(graph: Graph) -> Outcome | None:
+        names = ops(graph)
+        wrong = [name for name in ("log1p", "sqrt") if name in names] + ["sin(exp)"] * ({"sin", "exp"} <= {*names})
+        failing = [name for name in wrong if name != refused]
+        if not failing:
+            return outcome("unsupported", f"no rule: {refused}") if wrong else None
+        return outcome("compile_error", f"not converted: {', '.join(wrong)}")
+
+    return fails
+
+
+def faults_of(fails: Fails, *names: str) -> list[tuple[tuple[str, ...], str]]:
+    calls = [(f"v{i}", f"aten.{name}.default", f"v{i - 1}" if i else "i0") for i, name in enumerate(names)]
+    graph, arrays = build([normal(4)], calls, [f"v{len(names) - 1}"]), [normal(4)]
+    bench, failure = Failing(fails=fails), fails(graph)
+    assert failure is not None
+    found = judged_failure(graph, failure, bench.execute, dict(enumerate(arrays)))
+    assert found.culprit == found.faults[0].fault.culprit and found.detail == found.faults[0].fault.detail
+    return [(tuple(ops_at(graph, each.fault.nodes)), each.fault.detail) for each in found.faults]
+
+
+def ops_at(graph: Graph, nodes: Sequence[int]) -> list[str]:
+    return [ops(graph)[node] for node in nodes]
+
+
+def test_operators_of_one_report_that_fail_without_each_other_are_faults_of_their_own() -> None:
+    assert faults_of(reporting(), "neg", "log1p", "tanh", "sqrt") == [
+        (("log1p",), "compile_error (fails by itself): not converted: log1p"),
+        (("sqrt",), "compile_error (fails by itself): not converted: sqrt"),
+    ]
+
+
+def test_operators_that_fail_only_together_are_one_fault_beside_others() -> None:
+    assert faults_of(reporting(), "exp", "log1p", "sin") == [
+        (("log1p",), "compile_error (fails by itself): not converted: log1p"),
+        (("exp", "sin"), "compile_error (fails only together: nodes 0, 2): not converted: sin(exp)"),
+    ]
+
+
+def test_an_operator_of_the_report_that_the_platform_refuses_alone_is_no_fault() -> None:
+    assert faults_of(reporting("sqrt"), "log1p", "neg", "sqrt") == [
+        (("log1p",), "compile_error (fails by itself): not converted: log1p"),
+    ]
+
+
+def test_operators_that_do_not_fail_alone_stay_one_fault() -> None:
+    assert faults_of(reporting(), "neg", "exp", "sin") == [
+        (("exp", "sin"), "compile_error (fails only together: nodes 1, 2): not converted: sin(exp)"),
+    ]
 
 
 def test_a_part_that_is_too_large_to_be_named_is_described() -> None:
