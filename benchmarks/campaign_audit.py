@@ -91,7 +91,13 @@ WAYS = {"onnxruntime": on_onnxruntime, "openvino": on_openvino, "cpu": on_jit}
 
 
 def wide(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.double() if tensor.is_floating_point() else tensor.to(torch.complex128) if tensor.is_complex() else tensor
+    return (
+        tensor.double()
+        if tensor.is_floating_point()
+        else tensor.to(torch.complex128)
+        if tensor.is_complex()
+        else tensor
+    )
 
 
 def off(got: torch.Tensor, right: torch.Tensor, scale: bool) -> torch.Tensor:
