@@ -3,11 +3,11 @@
     python benchmarks/campaign_audit.py out/shard00 --findings 200 --calm 200 --json out/audit.json
 
 Draws findings and calm rows by a seed. Each variant becomes a plain `torch.nn.Module`, which runs on the row's runtime
-without mindgap's platforms, own path and judge: `torch.onnx.export(dynamo=True)` and a session, `openvino.convert_model`
-of `torch.export.export`, or `torch.jit.trace`. The truth is the module in float64. A finding is confirmed if the whole
-variant, or the culprit alone on the operands that it had, fails, has another shape or dtype, or errs by more than 16
-times what eager errs. A calm row is confirmed if the variant does none of this. Rows that are not confirmed are printed:
-a reader decides them. A limit by the largest element is coarser than the judge's bounds for each element.
+without mindgap's platforms, own path and judge: `torch.onnx.export(dynamo=True)` and a session,
+`openvino.convert_model` of `torch.export.export`, or `torch.jit.trace`. The truth is the module in float64. A finding
+is confirmed if the whole variant, or the culprit alone on the operands that it had, fails, has another shape or dtype,
+or errs by more than 16 times what eager errs. A calm row is confirmed if the variant does none of this. Rows that are
+not confirmed are printed: a reader decides them. A limit by the largest element is coarser than the judge's bounds.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ def test_a_condition_that_no_call_shows_is_not_given_a_number() -> None:
     for values_only in (False, True):
         use = ConditionUse((), "", "an input is read by nothing", values_only)
         assert severity_of("values", [["aten.mul.Tensor"]], use=use)[1] == (
-            "It gives wrong values without a message, where an input is read by nothing; no call of an operator shows that,"
-            " so that it was not counted."
+            "It gives wrong values without a message, where an input is read by nothing; no call of an operator shows"
+            " that, so that it was not counted."
         )
 
 
