@@ -113,7 +113,7 @@ def with_facts(
         native=f"{Path(cause.findings[0].script).parent}/{facts.native}" if facts.native else "",
         error=facts.error,
         uses="" if facts.use is None else facts.use.text,
-        versions=tuple(filter(None, [versions_text(_answers(runs), _package(cause, facts))])),
+        versions=tuple(filter(None, [versions_text(_answers(runs), package_of_code(cause, facts))])),
         merged=tuple(merged),
     )
 
@@ -123,7 +123,7 @@ def _answers(runs: Mapping[str, Any]) -> dict[str, str]:
     return {first: runs.get("answer", ""), **runs.get("versions", {})}
 
 
-def _package(cause: Cause, facts: Facts) -> str:
+def package_of_code(cause: Cause, facts: Facts) -> str:
     """The package whose versions count: that of the code at fault."""
     if facts.package:
         return facts.package

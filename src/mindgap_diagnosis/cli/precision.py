@@ -49,30 +49,31 @@ def precision(
 ) -> int:
     """Name the fewest operators that must stay in float32 for the outputs to meet a bound, in a form to paste.
 
-    The model in float64 is the reference. On onnxruntime/cpu and onnx/reference, ONNX Runtime's tools convert the file;
-    on other platforms, casts are put around operators, as autocast does. Exit status: 1 where an operator must stay in
+    The model in float64 is the reference. On onnxruntime/cpu and onnx/reference, ONNX Runtime's tools convert the file.
+    To int8, NNCF does for openvino/cpu, PyTorch's pt2e flow for cpu/eager and cpu/inductor. On other platforms, casts
+    are put around operators, as autocast does. Exit status: 1 where an operator must stay in
     float32, 0 where none must.
 
     Example: mindgap precision model.onnx -p onnxruntime/cpu --to int8 --bound 0.05 --save mixed.onnx
     """
-    _check(to, bound, flips, save)
+    _check(to, bound, flips)
     # Imported late: other commands need no PyTorch.
     from mindgap.workflows.diff.platform_facts import facts_of
     from mindgap_diagnosis.precision.finding import find_precision
-    from mindgap_diagnosis.precision.onnx_file import FILE_PLATFORMS
     from mindgap_diagnosis.precision.result import Bound
-    from mindgap_diagnosis.precision.targets import check_format, file_target, graph_target
+    from mindgap_diagnosis.precision.targets import opened_target
+    from mindgap_diagnosis.precision.tool_runs import tool_of
 
     platform = canonical(platforms[0])
     facts_of([platform], reference=platform, skip_unavailable=False)
-    check_format(platform, to)
+    tool = tool_of(platform, to)
+    _check_file(save, ".onnx" if tool is None else tool.suffix)
     chosen = Bound(flips=flips) if flips is not None else Bound(0.01 if bound is None else bound)
     tensors = default_tensor_store()
-    opened = file_target if platform.device_mode in FILE_PLATFORMS else graph_target
     named = with_options(source, options or [])
     with result_stream() as out, source_client(tensors, seconds(deadline), capture_env) as client:
         capture = partial(_captured, client)
-        with opened(capture, named, platform, to, tensors, seconds(deadline)) as target:
+        with opened_target(capture, named, platform, to, tensors, seconds(deadline)) as target:
             found, kept, exact = find_precision(target, chosen, source, str(platform), runs)
             if save is not None:
                 found = _saved(found, target, kept, exact, chosen, save)
@@ -80,15 +81,20 @@ def precision(
     return Exit.FINDINGS if found.kept else Exit.NOTHING_FOUND
 
 
-def _check(to: str, bound: float | None, flips: int | None, save: Path | None) -> None:
+def _check(to: str, bound: float | None, flips: int | None) -> None:
     if to not in _FORMATS:
         raise MindgapError(f"--to {to}: it takes {', '.join(_FORMATS)}")
     if bound is not None and flips is not None:
         raise MindgapError("--bound and --flips exclude each other: give one")
     if bound is not None and not 0 < bound < float("inf"):
         raise MindgapError(f"--bound {bound:g}: it takes a number above 0, such as 0.01")
-    if save is not None and save.suffix != ".onnx":
-        raise MindgapError(f"--save {save}: it writes an ONNX file: name one that ends in .onnx")
+
+
+def _check_file(save: Path | None, suffix: str) -> None:
+    if save is not None and not suffix:
+        raise MindgapError(f"--save {save}: PyTorch's pt2e flow writes no file here: give its quantizer the list")
+    if save is not None and save.suffix != suffix:
+        raise MindgapError(f"--save {save}: it writes a file of {suffix}: name one that ends in {suffix}")
     check_files(("--save", save))
 
 
@@ -103,7 +109,7 @@ def _saved(
     """Writes the mixed model, and measures what it gives when it is loaded and run."""
     error = bound.measured(exact, target.save(kept, path))
     if not error <= bound.limit:
-        complain(f"--save {path}: on ONNX Runtime it gives {error:.3g}, above the bound of {bound.limit:g}")
+        complain(f"--save {path}: loaded and run, it gives {error:.3g}, above the bound of {bound.limit:g}")
     return dataclasses.replace(found, saved=str(path), saved_error=error)
 
 

@@ -72,13 +72,9 @@ def candidates(
     carriers = frozenset(i for i, call in enumerate(calls) if _carries(call, joins))
     groups: dict[tuple[str, int], list[int]] = {}
     for index in range(len(graph.nodes)):
-        if reading[index]:
+        if reading[index] and (named is None or named[index][1] in kinds):
             groups.setdefault(("", index) if named is None else (named[index][0], -1), []).append(index)
-    chosen = [
-        nodes
-        for nodes in groups.values()
-        if not carriers.issuperset(nodes) and (named is None or named[nodes[0]][1] in kinds)
-    ]
+    chosen = [nodes for nodes in groups.values() if not carriers.issuperset(nodes)]
     found = tuple(_operator(graph, nodes, named) for nodes in chosen)
     owner = [-1] * len(graph.nodes)
     for position, nodes in enumerate(chosen):

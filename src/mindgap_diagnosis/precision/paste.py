@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from mindgap.platforms.name import PlatformName
 from mindgap_diagnosis.precision.candidates import Operator
 
 #: Runs modules in float32 within autocast, and casts what they read.
@@ -18,13 +19,11 @@ for name in {modules}:
     in_float32(model.get_submodule(name))"""
 
 
-def file_lists(kept: Sequence[Operator], carriers: Sequence[str], every: Sequence[Operator], to: str) -> dict[str, str]:
+def file_lists(kept: Sequence[Operator], carriers: Sequence[str], every: Sequence[Operator]) -> dict[str, str]:
     """Returns the lists for a converted ONNX file: names of nodes, and their types where all nodes of these stay."""
     names = [*(each.name for each in kept), *carriers]
     if not names:
         return {}
-    if to == "int8":
-        return {"ONNX Runtime quantize_static": f"nodes_to_exclude={names}", "NNCF": f"IgnoredScope(names={names})"}
     lists = {
         "ONNX Runtime convert_float_to_float16": f"node_block_list={names}\n"
         "# The tool casts to float16 between two nodes of the list too, where values overflow, and writes a cast that\n"
@@ -37,6 +36,33 @@ def file_lists(kept: Sequence[Operator], carriers: Sequence[str], every: Sequenc
         f"{name}:float32" for name in names
     )
     return lists
+
+
+#: Marks operators of OpenVINO's file, which then stay in float32 under a hint of precision.
+_MARKED = """\
+import xml.etree.ElementTree as ElementTree
+tree = ElementTree.parse("model.xml")
+for layer in tree.iter("layer"):
+    if layer.get("name") in {names}:
+        info = ElementTree.SubElement(layer, "rt_info") if layer.find("rt_info") is None else layer.find("rt_info")
+        ElementTree.SubElement(info, "attribute", name="precise", version="0")
+tree.write("model.xml")"""
+
+
+def tool_lists(names: Sequence[str], platform: PlatformName, to: str) -> dict[str, str]:
+    """Returns the list for the tool of a platform. `names`: as it calls operators."""
+    if not names:
+        return {}
+    if platform.device == "openvino" and to == "bfloat16":
+        return {"OpenVINO, in the file that openvino.save_model writes": _MARKED.format(names=names)}
+    if platform.device == "openvino":
+        return {"NNCF quantize, for OpenVINO": f"ignored_scope=nncf.IgnoredScope(names={names})"}
+    if platform.device != "cpu":
+        return {"ONNX Runtime quantize_static": f"nodes_to_exclude={names}"}
+    return {
+        "PyTorch pt2e (torchao), quantizer = X86InductorQuantizer()": f"for name in {names}:\n"
+        "    quantizer.set_module_name_qconfig(name, None)"
+    }
 
 
 def program_lists(kept: Sequence[Operator], every: Sequence[Operator], device: str) -> dict[str, str]:

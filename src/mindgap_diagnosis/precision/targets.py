@@ -21,8 +21,8 @@ from mindgap.run.pool import WorkerPool
 from mindgap_diagnosis.precision.candidates import Candidates, Operator, candidates, parted_label
 from mindgap_diagnosis.precision.formats import out_of_range
 from mindgap_diagnosis.precision.mixed_graph import mixed_graph
-from mindgap_diagnosis.precision.onnx_file import FILE_FORMATS, FILE_PLATFORMS, FileFailed, OnnxFile, OnnxRuns
-from mindgap_diagnosis.precision.paste import file_lists, program_lists
+from mindgap_diagnosis.precision.paste import file_lists, program_lists, tool_lists
+from mindgap_diagnosis.precision.tool_runs import ONNX_TOOL, Tool, ToolFailed, ToolRuns, ToolSource, tool_of
 
 
 @dataclass
@@ -69,7 +69,8 @@ class GraphTarget:
             raise MindgapError(f"{path}: the mixed program cannot be exported to ONNX: {error}") from None
         path.write_bytes(exported.model)
         feeds = {name: self.arrays[n] for name, n in zip(exported.inputs, exported.fed, strict=True)}
-        with OnnxRuns(OnnxFile(path, feeds), parse("onnxruntime/cpu"), self.deadline_s, path.parent) as runs:
+        on = parse("onnxruntime/cpu")
+        with ToolRuns(ONNX_TOOL, ToolSource(str(path), feeds), on, self.deadline_s, path.parent) as runs:
             return runs.run(self.to, None)
 
 
@@ -81,27 +82,33 @@ def _why(platform: PlatformName, outcome: Outcome, to: str) -> str:
 
 @dataclass
 class FileTarget:
-    """An ONNX file that ONNX Runtime's tools convert. `names`: of the ONNX node, by node of the graph."""
+    """A model that a tool converts. `names`: of the tool's operator, by node of the graph. `carried`: the list must
+    hold nodes that only move data between its operators too."""
 
     graph: Graph
     arrays: Sequence[Array]
     of: Candidates
     to: str
-    runs: OnnxRuns
+    runs: ToolRuns
     names: Sequence[str]
+    platform: PlatformName
+    carried: bool
     refused: set[int] = field(default_factory=set[int])
     notes: list[str] = field(default_factory=list[str])
 
     def _kept_names(self, kept: frozenset[int]) -> list[str]:
-        return [*(self.of.operators[i].name for i in sorted(kept)), *self.carriers(kept)]
+        known = self.runs.about().get("names")
+        names = (*(self.of.operators[i].name for i in sorted(kept)), *self.carriers(kept))
+        return [each for each in names if known is None or each in known]
 
     def outputs(self, kept: frozenset[int]) -> Sequence[Array] | None:
-        """Returns the outputs with these operators in float32, None where that file does not run. Raises
-        `FileFailed`."""
-        every = len(kept) == len(self.of.operators)
+        """Returns the outputs with these operators in float32, None where that model does not run. Raises
+        `ToolFailed`."""
+        # All marked operators are not always in float32: a run shows it.
+        every = self.to != "bfloat16" and len(kept) == len(self.of.operators)
         try:
             return self.runs.run(self.to, None if every else self._kept_names(kept))
-        except FileFailed as failed:
+        except ToolFailed as failed:
             if every:
                 raise
             if not self.notes:
@@ -109,19 +116,23 @@ class FileTarget:
             return None
 
     def carriers(self, kept: frozenset[int]) -> list[str]:
-        """Returns the nodes that only move data between these: the list must hold them too."""
+        """Returns the nodes that only move data between these, where the list must hold them too."""
         between: dict[str, bool] = {}
-        for index in sorted(self.of.carriers):
+        for index in sorted(self.of.carriers if self.carried else ()):
             roots = self.of.roots[self.graph.first_value[index]]
             if self.of.owner[index] < 0:
                 between[self.names[index]] = between.get(self.names[index], True) and bool(roots) and roots <= kept
         return [name for name, wanted in between.items() if wanted]
 
     def lists(self, kept: Sequence[Operator], carriers: Sequence[str]) -> dict[str, str]:
-        return file_lists(kept, carriers, self.of.operators, self.to)
+        if self.to == "float16":
+            return file_lists(kept, carriers, self.of.operators)
+        known = self.runs.about().get("names", {})
+        names = [each for name in (*(o.name for o in kept), *carriers) for each in known.get(name, [name])]
+        return tool_lists(names, self.platform, self.to)
 
     def save(self, kept: frozenset[int], path: Path) -> Sequence[Array]:
-        """Writes the mixed model, loads and runs it. Raises `FileFailed`."""
+        """Writes the mixed model, loads and runs it. Raises `ToolFailed`."""
         return self.runs.run(self.to, self._kept_names(kept), path)
 
 
@@ -130,26 +141,16 @@ Capture = Callable[[str], Graph]
 _NODE = re.compile(r"(?P<name>.*) \((?P<kind>[\w.]+)\)$")
 
 
-def check_format(platform: PlatformName, to: str) -> None:
-    """Raises `MindgapError` where the platform has no way to a format."""
-    files = platform.device_mode in FILE_PLATFORMS
-    if to == "int8" and not files:
-        raise MindgapError(
-            f"--to int8: quantisers of {platform} are not supported, only ONNX Runtime's quantize_static: "
-            "-p onnxruntime/cpu"
-        )
-    if files and to not in FILE_FORMATS:
-        raise MindgapError(
-            f"--to {to}: ONNX Runtime's tools convert files to {' and '.join(FILE_FORMATS)}; casts in a program's "
-            "graph: -p cpu/eager"
-        )
-
-
 @contextmanager
-def graph_target(
+def opened_target(
     capture: Capture, source: str, platform: PlatformName, to: str, tensors: TensorStore, deadline_s: float
-) -> Generator[GraphTarget]:
-    """Opens a source as a graph with casts. Raises `MindgapError`."""
+) -> Generator[GraphTarget | FileTarget]:
+    """Opens a source as what the platform's tool takes, else as a graph with casts. Raises `MindgapError`."""
+    tool = tool_of(platform, to)
+    if tool is not None:
+        with file_target(tool, capture, source, platform, to, tensors, deadline_s) as target:
+            yield target
+        return
     graph = functionalize(capture(source)).graph
     arrays = materialise_all(graph, tensors)
     with WorkerPool([platform], tensors=tensors, busy=1) as pool:
@@ -158,18 +159,46 @@ def graph_target(
 
 @contextmanager
 def file_target(
-    capture: Capture, source: str, platform: PlatformName, to: str, tensors: TensorStore, deadline_s: float
+    tool: Tool, capture: Capture, source: str, platform: PlatformName, to: str, tensors: TensorStore, deadline_s: float
 ) -> Generator[FileTarget]:
-    """Opens an ONNX file, or exports a program to one. Raises `MindgapError`."""
+    """Opens a source as a tool takes it: an ONNX file, a program that is exported to one, or a captured graph. Raises
+    `MindgapError`."""
     with TemporaryDirectory(prefix="mindgap-precision-") as folder:
-        file, lines, graph = _file(capture, source, Path(folder), tensors)
+        opened = _file if tool.takes_file else _program
+        file, lines, graph = opened(capture, source, Path(folder), tensors)
         arrays = _arrays(graph, file, tensors)
-        with OnnxRuns(file, platform, deadline_s, Path(folder)) as runs:
-            named = _named(graph)
-            of = candidates(graph, named, runs.lowered(to), joins=to != "int8")
+        with ToolRuns(tool, file, platform, deadline_s, Path(folder)) as runs:
+            about, named = runs.about(), _named(graph) if tool.takes_file else _modules(graph)
+            known = about.get("names")
+            named = [(name, kind if known is None or name in known else "") for name, kind in named]
+            of = candidates(graph, named, frozenset(about["lowered"][to]), joins=to != "int8")
             of = replace(of, operators=tuple(replace(o, line=lines.get(o.name, "")) for o in of.operators))
-            notes = _notes(platform, to, exported=bool(lines))
-            yield FileTarget(graph, arrays, of, to, runs, [name for name, _ in named], notes=notes)
+            notes = _notes(platform, to, exported=bool(lines) and tool.takes_file)
+            yield FileTarget(
+                graph,
+                arrays,
+                of,
+                to,
+                runs,
+                [name for name, _ in named],
+                platform,
+                carried=tool is ONNX_TOOL or to != "int8",
+                notes=notes,
+            )
+
+
+def _program(
+    capture: Capture, source: str, folder: Path, tensors: TensorStore
+) -> tuple[ToolSource, dict[str, str], Graph]:
+    """Returns a source that the tool opens itself, the user's line by module, and the captured graph."""
+    graph = functionalize(capture(source)).graph
+    return ToolSource(source, {}), dict(parted_label(label) for label in reversed(graph.labels.nodes)), graph
+
+
+def _modules(graph: Graph) -> list[tuple[str, str]]:
+    """Returns the module of each node, and its operator."""
+    labels = graph.labels.nodes or ("",) * len(graph.nodes)
+    return [(parted_label(label)[0], node.op) for label, node in zip(labels, graph.nodes, strict=True)]
 
 
 def _notes(platform: PlatformName, to: str, exported: bool) -> list[str]:
@@ -184,7 +213,9 @@ def _notes(platform: PlatformName, to: str, exported: bool) -> list[str]:
     return notes
 
 
-def _file(capture: Capture, source: str, folder: Path, tensors: TensorStore) -> tuple[OnnxFile, dict[str, str], Graph]:
+def _file(
+    capture: Capture, source: str, folder: Path, tensors: TensorStore
+) -> tuple[ToolSource, dict[str, str], Graph]:
     """Returns a file with its inputs, the user's line by node, and its graph."""
     captured = capture(source)
     arrays = materialise_all(captured, tensors)
@@ -193,7 +224,7 @@ def _file(capture: Capture, source: str, folder: Path, tensors: TensorStore) -> 
         graph = functionalize(captured).graph
         names = graph.labels.inputs or tuple(f"in{n}" for n in range(len(graph.inputs)))
         fed = [n for n, given in enumerate(graph.inputs) if given.role in ("input", "random")]
-        return OnnxFile(path, {names[n]: arrays[n] for n in fed}), {}, graph
+        return ToolSource(str(path), {names[n]: arrays[n] for n in fed}), {}, graph
     from mindgap.platforms.onnx.export import export
 
     labels = captured.labels.nodes or ("",) * len(captured.nodes)
@@ -207,10 +238,10 @@ def _file(capture: Capture, source: str, folder: Path, tensors: TensorStore) -> 
     with warnings.catch_warnings(action="ignore"):  # of a file that the user does not see
         graph = functionalize(capture(str(path))).graph
     places = {name: parted_label(label) for name, label in exported.origin.items()}
-    return OnnxFile(path, feeds), {name: line or module for name, (module, line) in places.items()}, graph
+    return ToolSource(str(path), feeds), {name: line or module for name, (module, line) in places.items()}, graph
 
 
-def _arrays(graph: Graph, file: OnnxFile, tensors: TensorStore) -> Sequence[Array]:
+def _arrays(graph: Graph, file: ToolSource, tensors: TensorStore) -> Sequence[Array]:
     """Returns the arrays of a file's graph: those that the file is given, and its weights."""
     arrays = materialise_all(graph, tensors)
     for number, name in enumerate(graph.labels.inputs):

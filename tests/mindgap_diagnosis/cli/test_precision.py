@@ -62,7 +62,8 @@ def test_nothing_must_stay_where_the_range_is_wide(here: Path) -> None:
     [
         (("scaled.py:make", "-p", "cpu/eager", "--bound", "1e-12"), "nothing meets the bound of 1e-12"),
         (("scaled.py:integers", "-p", "cpu/eager"), "no operators in float32"),
-        (("scaled.py:make", "-p", "cpu/eager", "--to", "int8"), "quantisers of cpu/eager are not supported"),
+        (("scaled.py:make", "-p", "cpu/jit", "--to", "int8"), "cpu/jit has no quantiser here"),
+        (("scaled.py:make", "-p", "cpu/eager", "--to", "int8", "--save", "a.onnx"), "writes no file here"),
         (("scaled.py:make", "-p", "onnxruntime/cpu", "--to", "bfloat16"), "float16 and int8"),
         (("scaled.py:make", "-p", "cpu/eager", "--to", "float8"), "--to float8: it takes"),
         (("scaled.py:make", "-p", "cpu/eager", "--bound", "0"), "--bound 0"),

@@ -14,7 +14,7 @@ from mindgap.graph import Graph, TensorStore
 from mindgap.platforms.registry import canonical
 from mindgap_diagnosis.precision.finding import find_precision
 from mindgap_diagnosis.precision.result import Bound, Precision
-from mindgap_diagnosis.precision.targets import file_target
+from mindgap_diagnosis.precision.targets import opened_target
 
 Capture = Callable[[str], Graph]
 
@@ -56,7 +56,7 @@ def norm(tmp_path: Path) -> Path:
 def answer(
     capture: Capture, path: Path, platform: str, to: str, bound: Bound, tensors: TensorStore, save: Path | None = None
 ) -> Precision:
-    with file_target(capture, str(path), canonical(platform), to, tensors, 120.0) as target:
+    with opened_target(capture, str(path), canonical(platform), to, tensors, 120.0) as target:
         found, kept, exact = find_precision(target, bound, path.name, platform)
         if save is not None:
             assert bound.measured(exact, target.save(kept, save)) == pytest.approx(found.after)

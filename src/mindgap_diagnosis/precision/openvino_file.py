@@ -1,0 +1,88 @@
+"""Lowers an ONNX file as OpenVINO's users do, by NNCF or by its hint of precision, and runs it: the service of a
+tool."""
+
+# pyright: basic, reportMissingImports=false
+# (NNCF and OpenVINO have no types)
+
+from __future__ import annotations
+
+import importlib
+import logging
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from mindgap.graph import Array
+from mindgap.platforms.name import parse
+from mindgap.platforms.openvino.pytorch_frontend import import_openvino
+from mindgap.run.server import Channel, Service
+from mindgap_diagnosis.precision.onnx_file import named_model
+from mindgap_diagnosis.precision.tool_runs import tool_service
+
+_HINT: Final = "INFERENCE_PRECISION_HINT"
+_NO_WORK: Final = ("Constant", "Parameter", "Result")
+
+
+def openvino_service(_: Channel, source: str, platform: str) -> Service:
+    """Opens the service for one file."""
+    openvino, proto = import_openvino(), named_model(source)
+    core = openvino.Core()
+    model = core.read_model(source)
+    names = _names(model, proto)
+    precision = parse(platform).options.get("precision")
+
+    def outputs(to: str, kept: Sequence[str] | None, path: str, feeds: Mapping[str, Array]) -> list[Any]:
+        # Without a hint the plug-in chooses: bfloat16 where the processor has it.
+        given, hint = model, precision if to == "int8" else "f32" if kept is None else "bf16"
+        if kept is not None:
+            apart = [each for name in kept for each in names[name]]
+            if to == "int8":
+                given = _quantised(model, apart, feeds)
+            openvino.save_model(given, path, compress_to_fp16=False)
+            if to != "int8":
+                _mark(path, apart)
+            given = core.read_model(path)
+        compiled = core.compile_model(given, "CPU", {_HINT: hint} if hint else {})
+        results = compiled(dict(feeds))
+        return [results[number].copy() for number in range(len(given.outputs))]
+
+    kinds = sorted({node.op_type for node in proto.graph.node if node.name in names})
+    return tool_service(outputs, {"lowered": {"int8": kinds, "bfloat16": kinds}, "names": names})
+
+
+def _names(model: Any, proto: Any) -> dict[str, list[str]]:
+    """Returns the operators of OpenVINO's model by ONNX node, those without floats left out. The front end names the
+    last one of a node after it (before that, `conv/WithoutBiases`), or after its output; others get no name of it."""
+    owner = {output: node.name for node in proto.graph.node for output in node.output}
+    owner |= {node.name: node.name for node in proto.graph.node}
+    found: dict[str, list[str]] = {}
+    before: list[str] = []
+    for each in model.get_ordered_ops():
+        if each.get_type_name() in _NO_WORK or not each.get_output_element_type(0).is_real():
+            continue
+        before.append(each.get_friendly_name())
+        results = [name for output in each.outputs() for name in output.get_names()]
+        if nodes := [owner[name] for name in (before[-1], *results) if name in owner]:
+            found[nodes[0]] = found.get(nodes[0], []) + before
+            before = []
+    return found
+
+
+def _quantised(model: Any, apart: Collection[str], feeds: Mapping[str, Array]) -> Any:
+    """Quantises by NNCF, calibrated on the inputs. `apart`: operators that stay in float."""
+    nncf = importlib.import_module("nncf")
+    nncf.set_log_level(logging.ERROR)
+    scope = nncf.IgnoredScope(names=[*apart])
+    return nncf.quantize(model.clone(), nncf.Dataset([dict(feeds)]), ignored_scope=scope)
+
+
+def _mark(path: str, apart: Collection[str]) -> None:
+    """Marks operators of an IR that stay in float32 under a hint of precision. The CPU plug-in obeys (2026.4), but for
+    operators that it fuses into a `Subgraph`."""
+    tree = ElementTree.parse(path)
+    for layer in tree.iter("layer"):
+        if layer.get("name") in apart:
+            info = layer.find("rt_info")
+            info = ElementTree.SubElement(layer, "rt_info") if info is None else info
+            ElementTree.SubElement(info, "attribute", name="precise", version="0")
+    tree.write(path)
