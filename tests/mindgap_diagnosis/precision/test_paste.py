@@ -59,8 +59,7 @@ def test_the_selector_of_coremltools_goes_by_the_path_of_modules() -> None:
 
 def test_types_are_listed_where_all_nodes_of_them_stay() -> None:
     every = [op("m0", "MatMul"), op("m1", "MatMul"), op("e", "Exp")]
-    assert "ONNX Runtime, by type" not in file_lists(every[:1], [], every, "float16")
-    lists = file_lists(every[2:], ["t"], every, "float16")
+    assert "ONNX Runtime, by type" not in file_lists(every[:1], [], every)
+    lists = file_lists(every[2:], ["t"], every)
     assert lists["ONNX Runtime, by type"] == "op_block_list=DEFAULT_OP_BLOCK_LIST + ['Exp']"
     assert lists["ONNX Runtime convert_float_to_float16"].startswith("node_block_list=['e', 't']")
-    assert file_lists(every[2:], [], every, "int8")["NNCF"] == "IgnoredScope(names=['e'])"
