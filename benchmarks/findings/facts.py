@@ -7,11 +7,12 @@ condition. Each statement of it was run, or read in the source of the runtime th
 
 from __future__ import annotations
 
+import ast
 import re
 import textwrap
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,8 +22,10 @@ from mindgap.findings.causes import Cause
 from mindgap.findings.causes.severity import ConditionUse
 from mindgap.findings.script.culprit_script import script_platform_of
 from mindgap.findings.script.form import Kind, ScriptForm, case_part, declared, script_runner, versions_of
+from mindgap.findings.script.script_platform import ScriptPlatform
 from mindgap.graph import MindgapError
 from mindgap.platforms.name import recorded
+from mindgap.platforms.script_runner import ScriptRunner
 
 FILE: Final = "facts.toml"
 #: What decides that a cause on a simulated or emulated target is not a fault of the simulator's or emulator's
@@ -59,7 +62,7 @@ class Facts:
     `ordinary_values`: as in `ConditionUse`. `outside`: memory outside a tensor is read. `damage`: what a user gets in
     the case of ordinary size. `known`: what the runtime's documentation or maintainers say. `platform`: what the script
     runs, if it is not the platform of the cause. `package`: the code at fault, whose versions count, if the stage does
-    not tell it. `decided`: of a simulated or emulated target, a key of `DECIDED`; empty for other targets.
+    not tell it. `own_call`: the platform's call is shorter in this script than in others, and stays. `decided`: of a simulated or emulated target, a key of `DECIDED`; empty for other targets.
 
     Of an entry that no campaign found (`by_hand.py`): `platform`, `operators`, overloads; `dtypes`, of the inputs;
     `signature`, of a failure its message, of another shape `A becomes B`; `verdict`, by default that of the damage;
@@ -85,6 +88,7 @@ class Facts:
     known: str = ""
     platform: str = ""
     package: str = ""
+    own_call: bool = False
     decided: str = ""
     operators: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
@@ -140,8 +144,27 @@ def form_of(cause: Cause, facts: Facts, script: str) -> ScriptForm:
         exact=bool(given.get("EXACT", True)),
         limit_s=float(str(given.get("LIMIT_S", 150))),
         seen="" if installed or seen is None else seen[1],
+        runner=_own_runner(platform, script) if facts.own_call else None,
         bounded=name.device not in ("cpu", "xla") and _needs_boundary(cases),
     )
+
+
+def _own_runner(platform: ScriptPlatform, script: str) -> ScriptRunner:
+    """How the script itself calls the platform: its function `run`, the page that it opens, and its imports."""
+    nodes, lines = ast.parse(script).body, script.splitlines()
+    kept = [
+        "\n".join(lines[node.lineno - 1 : node.end_lineno])
+        for node in nodes
+        if getattr(node, "name", "") == "run" or ast.unparse(node).startswith("PAGE = ")
+    ]
+    imports = [
+        ast.unparse(ast.ImportFrom(node.module, [each], 0) if isinstance(node, ast.ImportFrom) else ast.Import([each]))
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for each in node.names
+        if (getattr(node, "module", None) or each.name) not in ("torch", "importlib.metadata", "math", "sys")
+    ]
+    return replace(script_runner(platform), run="\n\n".join(kept), imports=tuple(imports))
 
 
 def _paragraph(text: str) -> str:

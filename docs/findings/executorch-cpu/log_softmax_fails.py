@@ -2,8 +2,7 @@
 
 Condition: float64.
 Seen with torch 2.13.0+cpu, executorch 1.5.1.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys, tempfile
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
@@ -13,19 +12,24 @@ from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
 PACKAGES = ('torch', 'executorch')
 FAILURE = ("RuntimeError", "in operator aten::_log_softmax.out")
+
 class Model(torch.nn.Module):
     def forward(self, x0):
         return torch.log_softmax(x0, -1)
+
 class Entropy(torch.nn.Module):
     def forward(self, x0, x1):
         return torch.nn.functional.cross_entropy(x0, x1)
+
 def drawn():
     return torch.linspace(-1, 1, 64, dtype=torch.float64).reshape(4, 16)
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([1.0], dtype=torch.float64),)),
     "ordinary size": (Model, lambda: (drawn(),)),
     "cross_entropy": (Entropy, lambda: (drawn(), torch.tensor([0, 3, 15, 7]))),
 }
+
 def run(model, fresh):
     program = torch.export.export(model, fresh())
     lowered = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch()
@@ -33,6 +37,7 @@ def run(model, fresh):
     method, count = loaded.load_method("forward"), len(program.graph_signature.user_outputs)
     found = method.execute(list(fresh()))  # operands changed in place come first
     return [value.clone() for value in found[-count:]]
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
@@ -52,5 +57,4 @@ for name, (Model, fresh) in CASES.items():
         if not problem:
             sys.exit(print("It is another failure than the one that this script shows.") or 2)
         fault = True
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

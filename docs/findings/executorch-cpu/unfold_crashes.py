@@ -2,9 +2,8 @@
 
 Condition: a 0-d tensor, size 0 or 1.
 Seen with torch 2.13.0+cpu, executorch 1.5.1.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
-import os, platform, signal, subprocess, sys
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
+import platform, signal, subprocess, sys
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 import torch
@@ -14,16 +13,20 @@ from executorch.runtime import Runtime
 PACKAGES = ('torch', 'executorch')
 LIMIT_S = 150
 SIGNAL = "SIGABRT"
+
 class Model(torch.nn.Module):
     def forward(self, x0):
         return x0.unfold(0, 1, 1)
+
 class Inner(torch.nn.Module):
     def forward(self, x0):
         return torch.mean(x0).unfold(0, 1, 1) + x0
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor(0.5),)),
     "ordinary size": (Inner, lambda: (torch.linspace(-1, 1, 64).reshape(4, 16),)),
 }
+
 def run(model, fresh):
     program = torch.export.export(model, fresh())
     lowered = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch()
@@ -31,6 +34,7 @@ def run(model, fresh):
     method, count = loaded.load_method("forward"), len(program.graph_signature.user_outputs)
     found = method.execute(list(fresh()))  # operands changed in place come first
     return [value.clone() for value in found[-count:]]
+
 if sys.argv[1:]:  # one case on the platform, in a process of its own
     Model, fresh = CASES[sys.argv[1]]
     run(Model().eval(), fresh)
@@ -39,18 +43,10 @@ print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.ba
 fault = False
 for name, (Model, fresh) in CASES.items():
     print(f"{name}: eager gives", Model().eval()(*fresh()), flush=True)
-    running = subprocess.Popen([sys.executable, __file__, name], start_new_session=True)
-    try:
-        status = running.wait(LIMIT_S)
-        ended = signal.Signals(-status).name if status < 0 else ""
-        words = f"ends with {ended}" if ended else "fails in another way" if status else "runs it"
-    except subprocess.TimeoutExpired:
-        os.killpg(running.pid, signal.SIGKILL)
-        status, ended, words = running.wait(), "", f"does not end within {LIMIT_S} s"
-    print(f"{name}: executorch/cpu@threads=1", words)
-    shows = bool(ended) and SIGNAL in ("", ended)
-    if status and not shows:
+    status = subprocess.run([sys.executable, __file__, name], timeout=LIMIT_S).returncode
+    ended = signal.Signals(-status).name if status < 0 else ""
+    print(f"{name}: executorch/cpu@threads=1", f"ends with {ended}" if ended else "fails in another way" if status else "runs it")
+    if status and not (ended and SIGNAL in ("", ended)):
         sys.exit(print("Another fault than the one that this script shows.") or 2)
-    fault |= shows
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+    fault |= bool(status)
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

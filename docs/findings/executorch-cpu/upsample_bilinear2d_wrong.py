@@ -3,8 +3,7 @@
 Condition: XNNPACK's partitioner, `mode="bilinear"`, `scale_factor` is given without `recompute_scale_factor`,
 `align_corners=False`, and size times scale is no whole number (7 x 7 by 1.7 and by 0.6).
 Seen with torch 2.13.0+cpu, executorch 1.5.1.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import platform, sys
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
@@ -13,16 +12,20 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
 PACKAGES = ('torch', 'executorch')
+
 class Model(torch.nn.Module):
     def forward(self, x):
         return torch.nn.functional.interpolate(x, scale_factor=1.5, mode="bilinear")
+
 class Images(torch.nn.Module):
     def forward(self, x):
         return torch.nn.functional.interpolate(x, scale_factor=1.7, mode="bilinear")
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([[[[0.0, 1.0, 3.0]] * 3]]),)),
     "ordinary size": (Images, lambda: (torch.rand(1, 3, 33, 33, generator=torch.Generator().manual_seed(1)),)),
 }
+
 def run(model, fresh):
     program = torch.export.export(model, fresh())
     lowered = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch()
@@ -30,27 +33,25 @@ def run(model, fresh):
     method, count = loaded.load_method("forward"), len(program.graph_signature.user_outputs)
     found = method.execute(list(fresh()))  # operands changed in place come first
     return [value.clone() for value in found[-count:]]
+
 def off(found, right):
     """How far each element is off, relative to the largest of `right`; inf where NaN, inf or integers differ."""
-    f, r = found.to(torch.complex128), right.to(torch.complex128)
-    apart = (f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1)
-    apart = apart if right.is_floating_point() or right.is_complex() else apart + torch.inf
-    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, apart.nan_to_num(torch.inf, torch.inf))
+    f, r, floats = found.to(torch.complex128), right.to(torch.complex128), right.is_floating_point() or right.is_complex()
+    far = ((f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1) / floats).nan_to_num(torch.inf, torch.inf)
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, far)
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]
 wide = lambda x: x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
 for name, (Model, fresh) in CASES.items():
-    eager = flat(Model().eval()(*fresh()))
-    exact = flat(Model().double().eval()(*map(wide, fresh())))
+    eager, exact = flat(Model().eval()(*fresh())), flat(Model().double().eval()(*map(wide, fresh())))
     for number, (e, a, x) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), exact, strict=True)):
         far = off(a, x) if (a.dtype, a.shape) == (e.dtype, e.shape) else torch.full(e.shape, torch.inf)
-        place, limit = far.argmax(), 16 * max([*off(e, x).flatten().tolist(), torch.finfo(torch.result_type(e, 1.0)).eps])
-        error, at = far.flatten()[place].item(), [*map(int, torch.unravel_index(place, e.shape))]
+        error, limit = far.max().item(), 16 * max(off(e, x).max().item(), torch.finfo(torch.result_type(e, 1.0)).eps)
+        at = torch.unravel_index(far.argmax(), e.shape)
         fault |= (wrong := error > limit)
         words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
         print(f"{name}, output {number}: {words}{': wrong' * wrong}")
-        e, a, x = (value.flatten()[place].item() for value in (e, a, x))
-        print(f"  at {at}: eager {e}  executorch/cpu@threads=1 {a}  float64 {x}")
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+        print(f"  at {[*map(int, at)]}: eager {e[at]}  executorch/cpu@threads=1 {a[at]}  float64 {x[at]}")
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

@@ -2,62 +2,42 @@
 
 Condition: the weight of `linear`, `conv1d`, `conv2d` or `conv_transpose2d` is an input of the model, or computed from
 one.
+executorch/tosa was not run by hardware (simulated).
 Seen with torch 2.13.0+cpu, executorch 1.5.1, tosa-tools 2026.8.0.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import platform, sys
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
-import torch
-import tosa_reference_model
+import torch, tosa_reference_model
 from executorch.backends.arm.tosa import TosaSpecification
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir import to_edge_transform_and_lower
-from tosa.TosaGraph import TosaGraph
 PACKAGES = ('torch', 'executorch', 'tosa-tools')
 FAILURE = ("RuntimeError", "unsupported param type, ")
+
 class Model(torch.nn.Module):
     def forward(self, x, weight):
         return torch.nn.functional.linear(x, weight)
-class Convolution(torch.nn.Module):
-    def forward(self, x, weight):
-        return torch.nn.functional.conv2d(x, weight)
+
 class Computed(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(4, 3, 3, 3))
     def forward(self, x):
-        return torch.nn.functional.conv2d(x, self.weight * x.mean((0, 2, 3))[None, :, None, None])
+        return torch.nn.functional.conv2d(x, torch.ones(4, 3, 3, 3) * x.mean((0, 2, 3))[None, :, None, None])
+
 CASES = {
     "smallest": (Model, lambda: (torch.ones(1, 2), torch.ones(1, 2))),
-    "conv2d": (Convolution, lambda: (torch.ones(1, 3, 8, 8), torch.ones(4, 3, 3, 3))),
     "ordinary size": (Computed, lambda: (torch.ones(1, 3, 32, 32),)),
 }
+
 def run(model, fresh):
     spec = TosaCompileSpec(TosaSpecification.create_from_string("TOSA-1.0+FP"))
     program = torch.export.export(model, fresh())
     lowered = to_edge_transform_and_lower(program, partitioner=[TOSAPartitioner(spec)]).exported_program()
     (part,) = [each for _, each in lowered.graph_module.named_children()]
-    call = next(node for node in lowered.graph_module.graph.nodes if node.op == "call_function")
-    block = TosaGraph.GetRootAs(part.processed_bytes, 0).Regions(0).Blocks(0)
-    # The reference model takes no input of which the program uses the shape alone.
-    read = {block.Inputs(number).decode() for number in range(block.InputsLength())}
-    given = dict(zip(lowered.graph_signature.user_inputs, fresh(), strict=True))
-    # A part reads and writes memory, in the order of dimensions that the program says: channels last is (N, H, W, C).
-    arrays = [
-        given[node.name].permute(node.meta["val"].dim_order()).contiguous().numpy()
-        for name, node in zip(part.original_module.graph_signature.user_inputs, call.args[1:], strict=True)
-        if name in read
-    ]
-    found, status = tosa_reference_model.run(part.processed_bytes, arrays)
+    found, status = tosa_reference_model.run(part.processed_bytes, [a.contiguous().numpy() for a in fresh()])
     assert status == tosa_reference_model.GraphStatus.TOSA_VALID, status
-    results = []
-    for array, declared in zip(found, call.meta["val"], strict=True):
-        order = declared.dim_order()
-        held = torch.as_tensor(array).reshape([declared.shape[each] for each in order])
-        results.append(held.permute([order.index(each) for each in range(len(order))]))
-    return results
+    return [torch.as_tensor(array) for array in found]
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
@@ -73,5 +53,4 @@ for name, (Model, fresh) in CASES.items():
         if not problem:
             sys.exit(print("It is another failure than the one that this script shows.") or 2)
         fault = True
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

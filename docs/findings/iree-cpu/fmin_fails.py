@@ -2,30 +2,30 @@
 
 Condition: the operands of `torch.fmin` or `torch.fmax` have other shapes (float32, int32 and int64 were run).
 Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys, tempfile
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'IREE_PY_RUNTIME_FLAGS': '--task_topology_group_count=1'})  # before PyTorch is imported
-import torch
-import iree.runtime
-import iree.turbine.aot
-import numpy as np
+import torch, iree.runtime, iree.turbine.aot, numpy as np
 PACKAGES = ('torch', 'iree-base-compiler', 'iree-base-runtime', 'iree-turbine')
 PROPERTIES = {'iree-hal-target-backends': 'llvm-cpu', 'iree-input-demote-f64-to-f32': 'false'}
 FAILURE = ("RuntimeError", "are cast incompatible")
+
 class Model(torch.nn.Module):
     def forward(self, x0, x1):
         return torch.fmin(x0, x1)
+
 class Largest(torch.nn.Module):
     def forward(self, x0, x1):
         return torch.fmax(x0, x1)
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([0], dtype=torch.int32), torch.tensor(0, dtype=torch.int32))),
     "ordinary size": (Model, lambda: (torch.linspace(-2, 2, 24).reshape(4, 6), torch.tensor(0.5))),
     "fmax": (Largest, lambda: (torch.linspace(-2, 2, 24).reshape(4, 6), torch.linspace(-1, 1, 6))),
 }
+
 def run(model, fresh):
     output = iree.turbine.aot.export(model, args=fresh())
     output.session.set_flags(*(f"--{name}={value}" for name, value in PROPERTIES.items()))
@@ -35,6 +35,7 @@ def run(model, fresh):
     loaded = iree.runtime.load_vm_module(module, config)
     found = loaded.main(*(a.numpy() for a in fresh()))
     return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
@@ -54,5 +55,4 @@ for name, (Model, fresh) in CASES.items():
         if not problem:
             sys.exit(print("It is another failure than the one that this script shows.") or 2)
         fault = True
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

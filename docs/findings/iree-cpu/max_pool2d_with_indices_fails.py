@@ -3,33 +3,26 @@
 Condition: `ceil_mode=True`, and the output has size 1 in a dimension of the window (`max_pool1d`, `2d`, `3d`,
 `avg_pool2d`).
 Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys, tempfile
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'IREE_PY_RUNTIME_FLAGS': '--task_topology_group_count=1'})  # before PyTorch is imported
-import torch
-import iree.runtime
-import iree.turbine.aot
-import numpy as np
+import torch, iree.runtime, iree.turbine.aot, numpy as np
 PACKAGES = ('torch', 'iree-base-compiler', 'iree-base-runtime', 'iree-turbine')
 PROPERTIES = {'iree-hal-target-backends': 'llvm-cpu', 'iree-input-demote-f64-to-f32': 'false'}
 FAILURE = ("RuntimeError", "inferred input/output operand #1 has shape's dimension #0 to be")
+
 class Model(torch.nn.Module):
     def forward(self, x0):
         return torch.nn.functional.max_pool1d(x0, 2, ceil_mode=True)
-class Image(torch.nn.Module):
-    def forward(self, x0):
-        return torch.nn.functional.max_pool2d(x0, 7, ceil_mode=True)
-class Average(torch.nn.Module):
-    def forward(self, x0):
-        return torch.nn.functional.avg_pool2d(x0, 7, ceil_mode=True)
+
 CASES = {
     "smallest": (Model, lambda: (torch.zeros(1, 1, 2),)),
-    "ordinary size": (Image, lambda: (torch.ones(1, 4, 7, 7),)),
-    "avg_pool2d": (Average, lambda: (torch.ones(1, 4, 7, 7),)),
+    "ordinary size": (lambda: torch.nn.MaxPool2d(7, ceil_mode=True), lambda: (torch.ones(1, 4, 7, 7),)),
+    "avg_pool2d": (lambda: torch.nn.AvgPool2d(7, ceil_mode=True), lambda: (torch.ones(1, 4, 7, 7),)),
 }
+
 def run(model, fresh):
     output = iree.turbine.aot.export(model, args=fresh())
     output.session.set_flags(*(f"--{name}={value}" for name, value in PROPERTIES.items()))
@@ -39,6 +32,7 @@ def run(model, fresh):
     loaded = iree.runtime.load_vm_module(module, config)
     found = loaded.main(*(a.numpy() for a in fresh()))
     return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
@@ -58,5 +52,4 @@ for name, (Model, fresh) in CASES.items():
         if not problem:
             sys.exit(print("It is another failure than the one that this script shows.") or 2)
         fault = True
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

@@ -2,65 +2,54 @@
 
 Condition: x is below about -8 and no integer, and n is 1 or more (float32 and float64).
 Seen with torch 2.13.0+cpu, jax 0.10.2, torchax 0.0.13.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import importlib, os, platform, sys
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'JAX_PLATFORMS': 'cpu', 'NPROC': '1'})  # before PyTorch is imported
-import torch
-import jax
-import numpy as np
+import torch, jax, numpy as np
 PACKAGES = ('torch', 'jax', 'torchax')
+
 class Polygamma(torch.nn.Module):
     def forward(self, x):
-        return torch.polygamma(1, x)
-class Third(torch.nn.Module):
-    def forward(self, x):
-        return torch.polygamma(3, x)
-class Zeta(torch.nn.Module):
-    def forward(self, x):
-        return torch.special.zeta(2.0, x)
+        return torch.polygamma(1, x), torch.polygamma(3, x), torch.special.zeta(2.0, x)
+
 CASES = {
     "smallest": (Polygamma, lambda: (torch.tensor([-9.5]),)),
     "ordinary size": (Polygamma, lambda: (torch.arange(24) - 20.4,)),
-    "polygamma(3, x)": (Third, lambda: (torch.tensor([-8.4, 0.5]),)),
-    "zeta": (Zeta, lambda: (torch.tensor([-9.5, 0.5]),)),
 }
+
 packet = type(torch.ops.aten.add)  # torchax 0.0.13 names overloads that PyTorch 2.13 lacks: any object will do
 original = packet.__getattr__
 packet.__getattr__ = lambda self, name: object() if "imname" in name or "names" in name else original(self, name)
 torchax = importlib.import_module("torchax")
-loaded = torchax.default_env()
-packet.__getattr__ = original
+loaded, packet.__getattr__ = torchax.default_env(), original
+
 def run(model, fresh):
-    torchax.default_env()
     torchax.enable_accuracy_mode()
     weights, function = torchax.extract_jax(model)
-    compiled, given = jax.jit(function), jax.tree.map(torchax.default_env().t2j_copy, fresh())
+    compiled, given = jax.jit(function), jax.tree.map(loaded.t2j_copy, fresh())
     found = compiled(weights, given)
     return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]
+
 def off(found, right):
     """How far each element is off, relative to the largest of `right`; inf where NaN, inf or integers differ."""
-    f, r = found.to(torch.complex128), right.to(torch.complex128)
-    apart = (f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1)
-    apart = apart if right.is_floating_point() or right.is_complex() else apart + torch.inf
-    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, apart.nan_to_num(torch.inf, torch.inf))
+    f, r, floats = found.to(torch.complex128), right.to(torch.complex128), right.is_floating_point() or right.is_complex()
+    far = ((f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1) / floats).nan_to_num(torch.inf, torch.inf)
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, far)
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]
 wide = lambda x: x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
 for name, (Model, fresh) in CASES.items():
-    eager = flat(Model().eval()(*fresh()))
-    exact = flat(Model().double().eval()(*map(wide, fresh())))
+    eager, exact = flat(Model().eval()(*fresh())), flat(Model().double().eval()(*map(wide, fresh())))
     for number, (e, a, x) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), exact, strict=True)):
         far = off(a, x) if (a.dtype, a.shape) == (e.dtype, e.shape) else torch.full(e.shape, torch.inf)
-        place, limit = far.argmax(), 16 * max([*off(e, x).flatten().tolist(), torch.finfo(torch.result_type(e, 1.0)).eps])
-        error, at = far.flatten()[place].item(), [*map(int, torch.unravel_index(place, e.shape))]
+        error, limit = far.max().item(), 16 * max(off(e, x).max().item(), torch.finfo(torch.result_type(e, 1.0)).eps)
+        at = torch.unravel_index(far.argmax(), e.shape)
         fault |= (wrong := error > limit)
         words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
         print(f"{name}, output {number}: {words}{': wrong' * wrong}")
-        e, a, x = (value.flatten()[place].item() for value in (e, a, x))
-        print(f"  at {at}: eager {e}  jax/cpu@mode=accuracy,threads=1 {a}  float64 {x}")
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+        print(f"  at {[*map(int, at)]}: eager {e[at]}  jax/cpu@mode=accuracy,threads=1 {a[at]}  float64 {x[at]}")
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

@@ -2,41 +2,42 @@
 
 Condition: `view` with a dtype, of the same width (bool as uint8, float32 as int32) or another.
 Seen with torch 2.13.0+cpu, jax 0.10.2, torchax 0.0.13.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import importlib, os, platform, sys
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'JAX_PLATFORMS': 'cpu', 'NPROC': '1'})  # before PyTorch is imported
-import torch
-import jax
-import numpy as np
+import torch, jax, numpy as np
 PACKAGES = ('torch', 'jax', 'torchax')
 FAILURE = ("TypeError", "sequences of concrete values of integer type, got")
+
 class Model(torch.nn.Module):
     def forward(self, x0):
         return x0.view(torch.uint8)
+
 class Bits(torch.nn.Module):
     def forward(self, x0):
         return x0.view(torch.int32)
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([True]),)),
     "ordinary size": (Bits, lambda: (torch.linspace(-2, 2, 64).reshape(4, 16),)),
     "bytes of float32": (Model, lambda: (torch.linspace(-2, 2, 8),)),
 }
+
 packet = type(torch.ops.aten.add)  # torchax 0.0.13 names overloads that PyTorch 2.13 lacks: any object will do
 original = packet.__getattr__
 packet.__getattr__ = lambda self, name: object() if "imname" in name or "names" in name else original(self, name)
 torchax = importlib.import_module("torchax")
-loaded = torchax.default_env()
-packet.__getattr__ = original
+loaded, packet.__getattr__ = torchax.default_env(), original
+
 def run(model, fresh):
-    torchax.default_env()
     torchax.enable_accuracy_mode()
     weights, function = torchax.extract_jax(model)
-    compiled, given = jax.jit(function), jax.tree.map(torchax.default_env().t2j_copy, fresh())
+    compiled, given = jax.jit(function), jax.tree.map(loaded.t2j_copy, fresh())
     found = compiled(weights, given)
     return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
@@ -52,5 +53,4 @@ for name, (Model, fresh) in CASES.items():
         if not problem:
             sys.exit(print("It is another failure than the one that this script shows.") or 2)
         fault = True
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

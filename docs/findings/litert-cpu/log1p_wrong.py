@@ -2,26 +2,27 @@
 
 Condition: |x| is small beside 1, float32 (relative error 1e-5 at 0.01, 5e-2 at 1e-6, 1 at 1e-9).
 Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'JAX_PLATFORMS': 'cpu'})  # before PyTorch is imported
-import torch
-import litert_torch
-import numpy as np
+import torch, litert_torch, numpy as np
 PACKAGES = ('torch', 'litert-torch', 'ai-edge-litert')
 COMPARE = "element"
+
 class Model(torch.nn.Module):
     def forward(self, x0):
         return torch.log1p(x0)
+
 class Asinh(torch.nn.Module):
     def forward(self, x0):
         return torch.asinh(x0)
+
 class Atanh(torch.nn.Module):
     def forward(self, x0):
         return torch.atanh(x0)
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([1e-6]),)),
     "ordinary size": (Model, lambda: (torch.linspace(-0.02, 0.02, 16).reshape(4, 4),)),
@@ -29,31 +30,30 @@ CASES = {
     "asinh": (Asinh, lambda: (torch.linspace(-0.02, 0.02, 16),)),
     "atanh": (Atanh, lambda: (torch.linspace(-0.02, 0.02, 16),)),
 }
+
 def run(model, fresh):
     converted = litert_torch.convert(model, fresh(), enable_x64=True)
     found = converted(*(a.numpy() for a in fresh()))
     return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
+
 def off(found, right):
     """How far each element is off, relative to the element of `right`; inf where NaN, inf or integers differ."""
-    f, r = found.to(torch.complex128), right.to(torch.complex128)
-    apart = (f - r).abs() / r.abs()
-    apart = apart if right.is_floating_point() or right.is_complex() else apart + torch.inf
-    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, apart.nan_to_num(torch.inf, torch.inf))
+    f, r, floats = found.to(torch.complex128), right.to(torch.complex128), right.is_floating_point() or right.is_complex()
+    far = ((f - r).abs() / r.abs() / floats).nan_to_num(torch.inf, torch.inf)
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, far)
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]
 wide = lambda x: x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
 for name, (Model, fresh) in CASES.items():
-    eager = flat(Model().eval()(*fresh()))
-    exact = flat(Model().double().eval()(*map(wide, fresh())))
+    eager, exact = flat(Model().eval()(*fresh())), flat(Model().double().eval()(*map(wide, fresh())))
     for number, (e, a, x) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), exact, strict=True)):
         far = off(a, x) if (a.dtype, a.shape) == (e.dtype, e.shape) else torch.full(e.shape, torch.inf)
-        place, limit = far.argmax(), 16 * max([*off(e, x).flatten().tolist(), torch.finfo(torch.result_type(e, 1.0)).eps])
-        error, at = far.flatten()[place].item(), [*map(int, torch.unravel_index(place, e.shape))]
+        error, limit = far.max().item(), 16 * max(off(e, x).max().item(), torch.finfo(torch.result_type(e, 1.0)).eps)
+        at = torch.unravel_index(far.argmax(), e.shape)
         fault |= (wrong := error > limit)
         words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
         print(f"{name}, output {number}: {words}{': wrong' * wrong}")
-        e, a, x = (value.flatten()[place].item() for value in (e, a, x))
-        print(f"  at {at}: eager {e}  litert/cpu@threads=1,x64=on {a}  float64 {x}")
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+        print(f"  at {[*map(int, at)]}: eager {e[at]}  litert/cpu@threads=1,x64=on {a[at]}  float64 {x[at]}")
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

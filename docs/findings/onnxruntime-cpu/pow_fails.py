@@ -3,27 +3,30 @@
 Condition: `**` and `@` of uint8, int8 and int16; `amax`, `amin` of int16; `neg`, `relu` of uint8; `einsum` of
 bfloat16.
 Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import platform, sys
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
-import torch
-import onnxruntime
+import torch, onnxruntime
 PACKAGES = ('torch', 'onnxruntime', 'onnx', 'onnxscript')
 FAILURE = ("InvalidGraph", "This is an invalid model. Type Error: Type 'tensor(")
+
 class Model(torch.nn.Module):
     def forward(self, x):
         return x**2
+
 class Product(torch.nn.Module):
     def forward(self, x):
         return x @ x
+
 class Largest(torch.nn.Module):
     def forward(self, x):
         return x.amax(1)
+
 class Negative(torch.nn.Module):
     def forward(self, x):
         return -x
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([3], dtype=torch.uint8),)),
     "ordinary size": (Model, lambda: (torch.arange(64, dtype=torch.int16).reshape(4, 16),)),
@@ -31,11 +34,13 @@ CASES = {
     "int16 @ int16": (Product, lambda: (torch.arange(64, dtype=torch.int16).reshape(8, 8),)),
     "amax of int16": (Largest, lambda: (torch.arange(64, dtype=torch.int16).reshape(4, 16),)),
 }
+
 def run(model, fresh):
     program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
     feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
@@ -51,5 +56,4 @@ for name, (Model, fresh) in CASES.items():
         if not problem:
             sys.exit(print("It is another failure than the one that this script shows.") or 2)
         fault = True
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

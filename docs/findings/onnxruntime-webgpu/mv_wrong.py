@@ -3,23 +3,24 @@
 Condition: the second operand of `MatMul` has one dimension: with up to 7 elements `A @ v` is 0 in all rows but the
 first, from 8 on it fails; `torch.dot` of 8 elements or more, a batch times `v` and `v` times a batch fail too.
 Seen with torch 2.13.0+cpu, onnxruntime-webgpu 1.27.0, onnx 1.23.2, onnxscript 0.7.2.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import ctypes, ctypes.util, os, platform, sys
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'VK_DRIVER_FILES': '/usr/lib/chromium/vk_swiftshader_icd.json'})  # before PyTorch is imported
-import torch
-import onnxruntime
+import torch, onnxruntime
 PACKAGES = ('torch', 'onnxruntime-webgpu', 'onnx', 'onnxscript')
 PROPERTIES = {}
+
 class Model(torch.nn.Module):
     def forward(self, x0, x1):
         return x0 @ x1
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([[1.0], [2.0]]), torch.tensor([3.0]))),
     "ordinary size": (Model, lambda: (torch.linspace(-1, 1, 48).reshape(8, 6), torch.linspace(1, 2, 6))),
 }
+
 def run(model, fresh):
     driver = os.environ.get("VK_DRIVER_FILES", "")
     ctypes.CDLL(ctypes.util.find_library("vulkan") or f"{os.path.dirname(driver)}/libvulkan.so.1", ctypes.RTLD_GLOBAL)
@@ -33,27 +34,25 @@ def run(model, fresh):
     )  # fmt: skip
     feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
+
 def off(found, right):
     """How far each element is off, relative to the largest of `right`; inf where NaN, inf or integers differ."""
-    f, r = found.to(torch.complex128), right.to(torch.complex128)
-    apart = (f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1)
-    apart = apart if right.is_floating_point() or right.is_complex() else apart + torch.inf
-    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, apart.nan_to_num(torch.inf, torch.inf))
+    f, r, floats = found.to(torch.complex128), right.to(torch.complex128), right.is_floating_point() or right.is_complex()
+    far = ((f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1) / floats).nan_to_num(torch.inf, torch.inf)
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, far)
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]
 wide = lambda x: x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
 for name, (Model, fresh) in CASES.items():
-    eager = flat(Model().eval()(*fresh()))
-    exact = flat(Model().double().eval()(*map(wide, fresh())))
+    eager, exact = flat(Model().eval()(*fresh())), flat(Model().double().eval()(*map(wide, fresh())))
     for number, (e, a, x) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), exact, strict=True)):
         far = off(a, x) if (a.dtype, a.shape) == (e.dtype, e.shape) else torch.full(e.shape, torch.inf)
-        place, limit = far.argmax(), 16 * max([*off(e, x).flatten().tolist(), torch.finfo(torch.result_type(e, 1.0)).eps])
-        error, at = far.flatten()[place].item(), [*map(int, torch.unravel_index(place, e.shape))]
+        error, limit = far.max().item(), 16 * max(off(e, x).max().item(), torch.finfo(torch.result_type(e, 1.0)).eps)
+        at = torch.unravel_index(far.argmax(), e.shape)
         fault |= (wrong := error > limit)
         words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
         print(f"{name}, output {number}: {words}{': wrong' * wrong}")
-        e, a, x = (value.flatten()[place].item() for value in (e, a, x))
-        print(f"  at {at}: eager {e}  onnxruntime/webgpu@device=swiftshader {a}  float64 {x}")
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+        print(f"  at {[*map(int, at)]}: eager {e[at]}  onnxruntime/webgpu@device=swiftshader {a[at]}  float64 {x[at]}")
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

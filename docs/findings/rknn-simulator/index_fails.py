@@ -2,9 +2,9 @@
 
 Condition: one dimension is indexed with a constant vector, which the exporter writes as `GatherND` with constant
 indices of one column.
+rknn/simulator was not run by hardware (simulated).
 Seen with torch 2.13.0+cpu, rknn-toolkit2 2.5.0, onnx 1.18.0, onnxscript 0.7.2.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys, tempfile
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
@@ -13,19 +13,20 @@ from rknn.api import RKNN
 PACKAGES = ('torch', 'rknn-toolkit2', 'onnx', 'onnxscript')
 PROPERTIES = {'target_platform': 'rk3588'}
 FAILURE = ("ValueError", "inputs or 'outputs' must be set!")
+
 class Model(torch.nn.Module):
     def forward(self, x0):
         return x0[[0, 2]]
+
 class Channels(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("order", torch.tensor([2, 1, 0]))
     def forward(self, x0):
-        return x0[:, self.order]
+        return x0[:, [2, 1, 0]]
+
 CASES = {
     "smallest": (Model, lambda: (torch.ones(4, 3),)),
     "the order of an image's channels": (Channels, lambda: (torch.ones(1, 3, 32, 32),)),
 }
+
 def run(model, fresh):
     with tempfile.TemporaryDirectory() as folder:
         torch.onnx.export(model, fresh(), dynamo=True, opset_version=18, verbose=False).save(f"{folder}/model.onnx")
@@ -36,6 +37,7 @@ def run(model, fresh):
         if found is None:
             raise RuntimeError(f"RKNN-Toolkit2 failed: config, load_onnx, build and init_runtime returned {steps}")
         return [torch.as_tensor(a) for a in found]
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
@@ -55,5 +57,4 @@ for name, (Model, fresh) in CASES.items():
         if not problem:
             sys.exit(print("It is another failure than the one that this script shows.") or 2)
         fault = True
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

@@ -3,33 +3,35 @@
 Condition: a 0-d tensor and an operator with a dimension (sum, mean, softmax, cosine_similarity, sort, argsort, topk,
 max(dim), cumsum, index_select, scatter, gather, flip).
 Seen with torch 2.13.0+cpu, apache-tvm 0.27.0.post1.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'TVM_NUM_THREADS': '1'})  # before PyTorch is imported
-import torch
-import tvm
+import torch, tvm, numpy as np
 from tvm.relax.frontend.torch import from_exported_program
-import numpy as np
 PACKAGES = ('torch', 'apache-tvm')
 PROPERTIES = {'kind': 'llvm'}
+
 class Model(torch.nn.Module):
     def forward(self, x0):
         return torch.sum(x0, 0)
+
 class Similarity(torch.nn.Module):
     def forward(self, x0, x1):
         return torch.cosine_similarity(x0, x1, 0)
+
 class Weight(torch.nn.Module):
     def forward(self, x0):
         return torch.softmax(x0.mean(), -1)
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor(0.5),)),
     "cosine_similarity": (Similarity, lambda: (torch.tensor(0.5), torch.tensor(2.0))),
     "ordinary size": (Weight, lambda: (torch.linspace(-1, 1, 32).reshape(4, 8),)),
 }
 FAILURE = ("ValueError", "is out of range. The input tensor has 0 dimensions")
+
 def run(model, fresh):
     module = from_exported_program(torch.export.export(model, fresh()))
     program = tvm.compile(module, tvm.target.Target(PROPERTIES))
@@ -37,6 +39,7 @@ def run(model, fresh):
     main, given = machine["main"], [tvm.runtime.tensor(a.numpy()) for a in fresh()]
     found = main(*given)
     return [torch.as_tensor(np.array(value.numpy())) for value in found]
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
@@ -52,5 +55,4 @@ for name, (Model, fresh) in CASES.items():
         if not problem:
             sys.exit(print("It is another failure than the one that this script shows.") or 2)
         fault = True
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

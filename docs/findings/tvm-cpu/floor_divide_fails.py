@@ -3,34 +3,36 @@
 Condition: the divisor is a Python number, in `//` and in `div(rounding_mode=...)`: an integer with a tensor that is
 not int32, or a float with one that is not float32 (int64, int32, int16, float64, float32 and float16 were run).
 Seen with torch 2.13.0+cpu, apache-tvm 0.27.0.post1.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'TVM_NUM_THREADS': '1'})  # before PyTorch is imported
-import torch
-import tvm
+import torch, tvm, numpy as np
 from tvm.relax.frontend.torch import from_exported_program
-import numpy as np
 PACKAGES = ('torch', 'apache-tvm')
 PROPERTIES = {'kind': 'llvm'}
 FAILURE = ("TypeError", "Binary operators must have the same datatype for both operands")
+
 class Model(torch.nn.Module):
     def forward(self, x):
         return x // 2
+
 class Trunc(torch.nn.Module):
     def forward(self, x):
         return torch.div(x, 2, rounding_mode="trunc")
+
 class Fraction(torch.nn.Module):
     def forward(self, x):
         return x // 2.5
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([7]),)),
     "ordinary size": (Model, lambda: (torch.arange(-32, 32).reshape(4, 16),)),
     "div(rounding_mode)": (Trunc, lambda: (torch.arange(-32, 32).reshape(4, 16),)),
     "x // 2.5": (Fraction, lambda: (torch.linspace(-4, 4, 64, dtype=torch.float64).reshape(4, 16),)),
 }
+
 def run(model, fresh):
     module = from_exported_program(torch.export.export(model, fresh()))
     program = tvm.compile(module, tvm.target.Target(PROPERTIES))
@@ -38,6 +40,7 @@ def run(model, fresh):
     main, given = machine["main"], [tvm.runtime.tensor(a.numpy()) for a in fresh()]
     found = main(*given)
     return [torch.as_tensor(np.array(value.numpy())) for value in found]
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
@@ -53,5 +56,4 @@ for name, (Model, fresh) in CASES.items():
         if not problem:
             sys.exit(print("It is another failure than the one that this script shows.") or 2)
         fault = True
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

@@ -2,36 +2,38 @@
 
 Condition: the first dimensions are indexed and a later one is taken whole (2-d and 3-d were run).
 Seen with torch 2.13.0+cpu, apache-tvm 0.27.0.post1.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'TVM_NUM_THREADS': '1'})  # before PyTorch is imported
-import torch
-import tvm
+import torch, tvm, numpy as np
 from tvm.relax.frontend.torch import from_exported_program
-import numpy as np
 PACKAGES = ('torch', 'apache-tvm')
 PROPERTIES = {'kind': 'llvm'}
 FAILURE = ("ValueError", "IndexPut requires the number of index tensors (1) to match the data tensor dimensions (2)")
+
 class Model(torch.nn.Module):
     def forward(self, x, i, y):
         return torch.index_add(x, 0, i, y)
+
 class Put(torch.nn.Module):
     def forward(self, x, i, y):
         return x.index_put((i,), y)
+
 class Assign(torch.nn.Module):
     def forward(self, x, i, y):
         x = x.clone()
         x[i] = y
         return x
+
 CASES = {
     "smallest": (Model, lambda: (torch.zeros(2, 2), torch.tensor([1]), torch.ones(1, 2))),
     "ordinary size": (Model, lambda: (torch.zeros(16, 8), torch.arange(4), torch.ones(4, 8))),
     "index_put": (Put, lambda: (torch.zeros(16, 8), torch.arange(4), torch.ones(4, 8))),
     "x[i] = y": (Assign, lambda: (torch.zeros(16, 8), torch.arange(4), torch.ones(4, 8))),
 }
+
 def run(model, fresh):
     module = from_exported_program(torch.export.export(model, fresh()))
     program = tvm.compile(module, tvm.target.Target(PROPERTIES))
@@ -39,6 +41,7 @@ def run(model, fresh):
     main, given = machine["main"], [tvm.runtime.tensor(a.numpy()) for a in fresh()]
     found = main(*given)
     return [torch.as_tensor(np.array(value.numpy())) for value in found]
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
@@ -54,5 +57,4 @@ for name, (Model, fresh) in CASES.items():
         if not problem:
             sys.exit(print("It is another failure than the one that this script shows.") or 2)
         fault = True
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

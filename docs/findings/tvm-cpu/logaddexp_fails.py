@@ -2,33 +2,35 @@
 
 Condition: two bool tensors are multiplied, added, subtracted by relax.op.subtract, or compared by maximum.
 Seen with torch 2.13.0+cpu, apache-tvm 0.27.0.post1.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'TVM_NUM_THREADS': '1'})  # before PyTorch is imported
-import torch
-import tvm
+import torch, tvm, numpy as np
 from tvm.relax.frontend.torch import from_exported_program
-import numpy as np
 PACKAGES = ('torch', 'apache-tvm')
 PROPERTIES = {'kind': 'llvm'}
+
 class Model(torch.nn.Module):
     def forward(self, x0, x1):
         return x0 * x1
+
 class Finite(torch.nn.Module):
     def forward(self, x0):
         return torch.isfinite(x0)
+
 class LogAddExp(torch.nn.Module):
     def forward(self, x0, x1):
         return torch.logaddexp(x0, x1)
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([True]), torch.tensor([False]))),
     "ordinary size": (Finite, lambda: (torch.linspace(-1, 1, 32).reshape(4, 8),)),
     "logaddexp": (LogAddExp, lambda: (torch.linspace(-1, 1, 32).reshape(4, 8), torch.linspace(0, 3, 32).reshape(4, 8))),
 }
 FAILURE = ("InternalError", "(t.MatchesCode(DLDataTypeCode::kDLFloat)) is false")
+
 def run(model, fresh):
     module = from_exported_program(torch.export.export(model, fresh()))
     program = tvm.compile(module, tvm.target.Target(PROPERTIES))
@@ -36,6 +38,7 @@ def run(model, fresh):
     main, given = machine["main"], [tvm.runtime.tensor(a.numpy()) for a in fresh()]
     found = main(*given)
     return [torch.as_tensor(np.array(value.numpy())) for value in found]
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
@@ -51,5 +54,4 @@ for name, (Model, fresh) in CASES.items():
         if not problem:
             sys.exit(print("It is another failure than the one that this script shows.") or 2)
         fault = True
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

@@ -3,55 +3,56 @@
 Condition: batch statistics are used and `running_var` is given; of n values for each channel the batch's variance is
 too small by its n-th part (`instance_norm` too).
 Seen with torch 2.9.0, torch_xla 2.9.0.
-Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
-"""
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 os.environ.update({'OMP_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1', 'OMP_DYNAMIC': 'FALSE', 'MKL_DYNAMIC': 'FALSE', 'NPROC': '1'})  # before PyTorch is imported
-import torch
-import torch_xla
+import torch, torch_xla
 PACKAGES = ('torch', 'torch_xla')
+
 class BatchNorm(torch.nn.Module):
     def forward(self, x, mean, var):
         torch.nn.functional.batch_norm(x, mean, var, training=True)
         return (var,)
+
 class InstanceNorm(torch.nn.Module):
     def forward(self, x, mean, var):
         torch.nn.functional.instance_norm(x, mean, var)
         return (var,)
+
 def draw(*shape):
     return 1 + 2 * torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
 CASES = {
     "smallest": (BatchNorm, lambda: (torch.tensor([[0.0], [1.0]]), torch.zeros(1), torch.zeros(1))),
     "ordinary size": (BatchNorm, lambda: (draw(16, 4), torch.zeros(4), torch.ones(4))),
     "instance_norm": (InstanceNorm, lambda: (draw(2, 4, 6), torch.zeros(4), torch.ones(4))),
 }
+
 def run(model, fresh):
     device = "xla"
     found = model.to(device)(*(a.to(device) for a in fresh()))
     return [value.cpu() for value in (found if isinstance(found, (tuple, list)) else (found,))]
+
 def off(found, right):
     """How far each element is off, relative to the largest of `right`; inf where NaN, inf or integers differ."""
-    f, r = found.to(torch.complex128), right.to(torch.complex128)
-    apart = (f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1)
-    apart = apart if right.is_floating_point() or right.is_complex() else apart + torch.inf
-    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, apart.nan_to_num(torch.inf, torch.inf))
+    f, r, floats = found.to(torch.complex128), right.to(torch.complex128), right.is_floating_point() or right.is_complex()
+    far = ((f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1) / floats).nan_to_num(torch.inf, torch.inf)
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, far)
+
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]
 wide = lambda x: x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x
 print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
 for name, (Model, fresh) in CASES.items():
-    eager = flat(Model().eval()(*fresh()))
-    exact = flat(Model().double().eval()(*map(wide, fresh())))
+    eager, exact = flat(Model().eval()(*fresh())), flat(Model().double().eval()(*map(wide, fresh())))
     for number, (e, a, x) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), exact, strict=True)):
         far = off(a, x) if (a.dtype, a.shape) == (e.dtype, e.shape) else torch.full(e.shape, torch.inf)
-        place, limit = far.argmax(), 16 * max([*off(e, x).flatten().tolist(), torch.finfo(torch.result_type(e, 1.0)).eps])
-        error, at = far.flatten()[place].item(), [*map(int, torch.unravel_index(place, e.shape))]
+        error, limit = far.max().item(), 16 * max(off(e, x).max().item(), torch.finfo(torch.result_type(e, 1.0)).eps)
+        at = torch.unravel_index(far.argmax(), e.shape)
         fault |= (wrong := error > limit)
         words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
         print(f"{name}, output {number}: {words}{': wrong' * wrong}")
-        e, a, x = (value.flatten()[place].item() for value in (e, a, x))
-        print(f"  at {at}: eager {e}  xla/eager@threads=1 {a}  float64 {x}")
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
+        print(f"  at {[*map(int, at)]}: eager {e[at]}  xla/eager@threads=1 {a[at]}  float64 {x[at]}")
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

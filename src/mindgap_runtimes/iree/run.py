@@ -40,15 +40,12 @@ def run_vulkan(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     config = iree.runtime.Config("vulkan")
     module = iree.runtime.VmModule.copy_buffer(config.vm_instance, program.map_memory())
     found = iree.runtime.load_vm_module(module, config).main(*(a.numpy() for a in fresh()))
-    outputs = []
+    outputs, kinds, usage = [], iree.runtime.MemoryType, iree.runtime.BufferUsage
     for array in found if isinstance(found, tuple) else (found,):
         # DeviceArray.to_host() fails on memory that is not aligned to pages: copied to memory that the host maps.
-        source, kinds = array._buffer_view.get_buffer(), iree.runtime.MemoryType
-        copy = config.device.allocator.allocate_buffer(
-            kinds.HOST_LOCAL | kinds.DEVICE_VISIBLE,
-            iree.runtime.BufferUsage.TRANSFER | iree.runtime.BufferUsage.MAPPING,
-            source.byte_length(),
-        )
+        source = array._buffer_view.get_buffer()
+        host = kinds.HOST_LOCAL | kinds.DEVICE_VISIBLE, usage.TRANSFER | usage.MAPPING
+        copy = config.device.allocator.allocate_buffer(*host, source.byte_length())
         done = config.device.create_semaphore(0)
         config.device.queue_copy(source, copy, [], [(done, 1)])
         done.wait(1)

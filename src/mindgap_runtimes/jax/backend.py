@@ -40,7 +40,7 @@ _OPTIONS: Final = (
     threads("threads of XLA's CPU client (default: one per core)"),
 )
 _PACKAGES: Final = ("jax", "torchax")
-_DEFAULT_ENVIRONMENT: Final = "    torchax.default_env()\n    weights"
+_FIRST: Final = "    weights"
 _INSTRUCTION: Final = re.compile(r"^\s+(?:ROOT )?%?\S+ = .*?[\])}] ([a-z][a-z0-9-]*)\(")
 _TARGET: Final = re.compile(r'custom_call_target="([^"]+)"')
 #: Instructions that compute nothing.
@@ -155,8 +155,8 @@ def _variables(options: Options) -> Mapping[str, str]:
 
 def _script(options: Options) -> ScriptRunner:
     """`opt` and `threads` are variables of the environment."""
-    accurate = "    torchax.default_env()\n    torchax.enable_accuracy_mode()\n    weights"
-    edits = {_DEFAULT_ENVIRONMENT: accurate} if "mode" in options else {}
+    accurate = "    torchax.enable_accuracy_mode()\n    weights"
+    edits = {_FIRST: accurate} if "mode" in options else {}
     return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, edits=edits)
 
 

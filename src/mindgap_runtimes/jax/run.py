@@ -20,14 +20,12 @@ packet = type(torch.ops.aten.add)  # torchax 0.0.13 names overloads that PyTorch
 original = packet.__getattr__
 packet.__getattr__ = lambda self, name: object() if "imname" in name or "names" in name else original(self, name)
 torchax = importlib.import_module("torchax")
-loaded = torchax.default_env()
-packet.__getattr__ = original
+loaded, packet.__getattr__ = torchax.default_env(), original
 
 
 def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of the compiled function."""
-    torchax.default_env()
     weights, function = torchax.extract_jax(model)
-    compiled, given = jax.jit(function), jax.tree.map(torchax.default_env().t2j_copy, fresh())
+    compiled, given = jax.jit(function), jax.tree.map(loaded.t2j_copy, fresh())
     found = compiled(weights, given)
     return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]

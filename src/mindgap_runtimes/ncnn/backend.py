@@ -200,9 +200,13 @@ def _script(options: Options) -> ScriptRunner:
     return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, properties=properties(options))
 
 
+_MADE: Final = "    net = ncnn.Net()\n"
+
+
 def _vulkan_script(options: Options) -> ScriptRunner:
     given = {"use_vulkan_compute": True, **properties(options)}
-    return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, properties=given)
+    there = {_MADE: f'    assert ncnn.get_gpu_count(), "ncnn finds no Vulkan device"\n{_MADE}'}
+    return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, properties=given, edits=there)
 
 
 BACKEND: Final = HostRuntime(

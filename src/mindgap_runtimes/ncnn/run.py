@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import runpy
+import pathlib
+import re
 import tempfile
-from functools import cache
 from typing import TYPE_CHECKING
 
 import ncnn
@@ -24,34 +24,16 @@ PROPERTIES: dict[str, str | int] = properties({})
 
 def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of the converted model."""
-
-    class Net(ncnn.Net):
-        def __init__(self):
-            super().__init__()
-            for name, value in PROPERTIES.items():
-                setattr(self.opt, name, value)
-            self.load_param, self.load_model = cache(self.load_param), cache(self.load_model)
-
-        def __exit__(self, *_):
-            """Keeps the model: the script would load it again with each call."""
-
-    assert ncnn.get_gpu_count() or not PROPERTIES.get("use_vulkan_compute"), "ncnn finds no Vulkan device"
-    net = Net()
+    net = ncnn.Net()
+    for name, value in PROPERTIES.items():
+        setattr(net.opt, name, value)
     with tempfile.TemporaryDirectory() as folder:
-        # pnnx traces the model and writes a script that runs it on random numbers: these are the operands here.
         pnnx.export(model, f"{folder}/model.pt", fresh(), fp16="use_fp16_storage" not in PROPERTIES)
-        script = runpy.run_path(f"{folder}/model_ncnn.py")
-        net.load_param(f"{folder}/model.ncnn.param")
-        net.load_model(f"{folder}/model.ncnn.bin")
-
-    def infer(given):
-        original = ncnn.Net, torch.manual_seed, torch.rand, torch.randint
-        ncnn.Net, torch.manual_seed = lambda: net, lambda seed: None
-        torch.rand = torch.randint = lambda *shape, dtype: next(given).to(dtype)
-        try:
-            return script["test_inference"]()
-        finally:
-            ncnn.Net, torch.manual_seed, torch.rand, torch.randint = original
-
-    found = infer(iter(fresh()))
+        net.load_param(f"{folder}/model.ncnn.param"), net.load_model(f"{folder}/model.ncnn.bin")
+        script = pathlib.Path(f"{folder}/model_ncnn.py").read_text()
+    # pnnx writes a script that loads the model and runs it on random numbers: here are `net` and the operands.
+    script = re.sub(r"torch\.rand\w*\(.*(dtype=.*)\)", r"next(given).to(\1)", re.sub(r"net\.load.*", "", script))
+    script = script.replace("with ncnn.Net() as net", "if True").replace("inference()", "inference(given)")
+    exec(script, names := {"net": net, "__name__": ""})
+    found = names["test_inference"](iter(fresh()))
     return [each.clone() for each in (found if isinstance(found, tuple) else (found,))]

@@ -24,12 +24,12 @@ from mindgap.findings.script.frame import (
     FLAT,
     FLAT_VALUES,
     HOOK,
-    MAIN_CHILD,
+    MAIN_CRASHES,
     MAIN_FAILS,
+    MAIN_HANGS,
     MAIN_SHAPE,
     MAIN_VERSION,
     MAIN_WRONG,
-    SHOWS,
     WIDE,
     Compare,
     error_source,
@@ -50,12 +50,10 @@ NO_FAULT: Final = "NO FAULT"
 #: What a script prints before the type and the message of an exception that it does not know.
 RAISED: Final = "raised:"
 
-#: Lines that a script should have at most. One with more has no empty lines.
-MOST_LINES: Final = 60
 #: Constants of a case part, besides `CASES`.
 _DECLARED: Final = ("FAILURE", "SIGNAL", "COMPARE", "EXACT", "LIMIT_S")
 _MAINS: Final[Mapping[Kind, str]] = {
-    "wrong": MAIN_WRONG, "shape": MAIN_SHAPE, "fails": MAIN_FAILS, "crashes": MAIN_CHILD, "hangs": MAIN_CHILD
+    "wrong": MAIN_WRONG, "shape": MAIN_SHAPE, "fails": MAIN_FAILS, "crashes": MAIN_CRASHES, "hangs": MAIN_HANGS
 }  # fmt: skip
 #: Statements with an empty line before and after them.
 _BLOCKS: Final = (ast.ClassDef, ast.FunctionDef)
@@ -91,7 +89,8 @@ class ScriptForm:
 
     `bounded`: operands or results have dtypes that numpy does not hold (`BOUNDARY`). `results`: of a script for two
     versions of the platform, the source of `EXPECTED` and `FAULTY`, what each of them gave; the script then runs the
-    platform only. `seen`: with what it was seen, by default the versions of `platform`.
+    platform only. `seen`: with what it was seen, by default the versions of `platform`. `runner`:
+    where the platform's call can be shorter for these cases.
     """
 
     title: str
@@ -108,6 +107,7 @@ class ScriptForm:
     bounded: bool = False
     results: str = ""
     seen: str = ""
+    runner: ScriptRunner | None = None
 
 
 def script_runner(platform: ScriptPlatform) -> ScriptRunner:
@@ -120,7 +120,7 @@ def script_runner(platform: ScriptPlatform) -> ScriptRunner:
 
 def script_source(form: ScriptForm) -> str:
     """Returns the script. Raises `NoShortScript` where no script can run the platform."""
-    runner = script_runner(form.platform)
+    runner = form.runner or script_runner(form.platform)
     main = MAIN_VERSION if form.results and form.kind in ("wrong", "shape") else _MAINS[form.kind]
     body = [
         form.cases.strip("\n"),
@@ -133,14 +133,12 @@ def script_source(form: ScriptForm) -> str:
             *([WIDE] if main is MAIN_WRONG and _is_exact(form) else []),
             *([] if form.kind in ("crashes", "hangs") else [versions_source(runner.hardware)]),
             _filled(main, form, runner).strip("\n"),
-            END.strip("\n"),
+            END,
         ]),
     ]  # fmt: skip
-    parts = [each for each in [_head(form, runner, "\n".join(body)), *body] if each]
-    text = "\n\n".join(parts) + "\n"
-    if text.count("\n") > MOST_LINES:  # the docstring keeps its empty line
-        text = "\n".join([parts[0], *(each.replace("\n\n", "\n") for each in parts[1:])]) + "\n"
-    return text
+    head = _head(form, runner, "\n".join(body))
+    constants = form.cases and not isinstance(_parsed(form.cases).body[0], _BLOCKS)
+    return head + "\n" * (1 if constants else 2) + "\n\n".join(each for each in body if each) + "\n"
 
 
 def case_part(script: str) -> str:
@@ -165,7 +163,9 @@ def case_part(script: str) -> str:
 def _defines(node: ast.stmt) -> tuple[str, ...]:
     if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
         return (node.name,)
-    return tuple(map(ast.unparse, node.targets)) if isinstance(node, ast.Assign) else ()
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    names = [each for one in targets for each in (one.elts if isinstance(one, ast.Tuple) else [one])]
+    return tuple(map(ast.unparse, names))
 
 
 def _parsed(source: str) -> ast.Module:
@@ -224,16 +224,17 @@ def _head(form: ScriptForm, runner: ScriptRunner, body: str) -> str:
     seen = form.seen or ", ".join(f"{name} {text}" for name, text in versions_of(form.platform).items())
     facts = "".join(f"{text}\n" for text in form.facts if text)
     if form.platform.execution:
-        facts += f"{form.platform.name} was not run by hardware ({form.platform.execution}).\n\n"
+        facts += f"{form.platform.name} was not run by hardware ({form.platform.execution}).\n"
     facts += environment_words(form.platform)
     if form.platform.host:
         facts += f"It must run on host {form.platform.host}: another machine may not show it.\n\n"
     lines = [
         f'"""{form.title}\n\n{facts}Seen with {seen}.\n'
-        'Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.\n"""',
+        'Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""',
     ]
     own = [text for text in runner.imports if text.split()[1].partition(".")[0] in sys.stdlib_module_names]
-    standard = {f"import {name}" for name in _STANDARD if re.search(rf"\b{name}\.", body)} | {*own, "import sys"}
+    standard = {f"import {name}" for name in _STANDARD if re.search(rf"\b{name}\.", body)}
+    standard |= {*own, "import sys"}
     standard |= {"import os"} if form.platform.environment else set()
     plain = sorted(text.removeprefix("import ") for text in standard if text.startswith("import "))
     lines += [f"import {', '.join(plain)}", *sorted(text for text in standard if text.startswith("from "))]
@@ -244,7 +245,9 @@ def _head(form: ScriptForm, runner: ScriptRunner, body: str) -> str:
     if form.platform.environment:
         lines += [f"os.environ.update({dict(form.platform.environment)!r})  # before PyTorch is imported"]
     # PyTorch first, as users of these runtimes import it.
-    lines += ["import torch", *(text for text in runner.imports if text not in own)]
+    others = ["import torch", *(text for text in runner.imports if text not in own)]
+    together = [text.removeprefix("import ") for text in others if text.startswith("import ")]
+    lines += [f"import {', '.join(together)}", *(text for text in others if text.startswith("from "))]
     lines += [f"PACKAGES = {('torch', *runner.packages)!r}"]
     lines += [f"PROPERTIES = {dict(runner.properties)!r}"] if "PROPERTIES" in runner.run else []
     constants: dict[str, object] = {"LIMIT_S": max(1, round(form.limit_s))} if form.kind in ("crashes", "hangs") else {}
@@ -285,7 +288,7 @@ def _filled(main: str, form: ScriptForm, runner: ScriptRunner) -> str:
         exact, reference = _is_exact(form), form.wrong == "reference"
         mine, other, right = ("e", "a", "x") if reference and _is_exact(form) else ("a", "e", "x")
         eps = "torch.finfo(torch.result_type(e, 1.0)).eps"
-        limited = f"max([*off({other}, x).flatten().tolist(), {eps}])"
+        limited = f"max(off({other}, x).max().item(), {eps})"
         if form.wrong == "undecided" or not exact:
             right, limited = "e", eps
         for old, new in () if exact else EXACT:
@@ -296,9 +299,5 @@ def _filled(main: str, form: ScriptForm, runner: ScriptRunner) -> str:
         for old, new in DIAGNOSED:
             main = main.replace(old, new)
     if form.kind in ("crashes", "hangs"):
-        shown, rest = (
-            SHOWS[form.kind == "hangs"],
-            main.replace("fault = False\n", f"{versions_source(runner.hardware)}\nfault = False\n"),
-        )
-        main = rest.replace("SHOWS", shown)
+        main = main.replace("fault = False\n", f"{versions_source(runner.hardware)}\nfault = False\n")
     return main.replace("RUN", run).replace("PLATFORM", form.platform.name)

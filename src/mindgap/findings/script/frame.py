@@ -1,7 +1,7 @@
 """The frame of a short script: the parts that are the same for all faults, as source with places to fill.
 
 Places to fill: `PLATFORM`, the platform's name; `RUN`, the call that runs it; `MINE` and `RIGHT`, what is compared with
-what; `LIMITED`, what the limit is of; `SHOWS`, whether a process ended as the fault does.
+what; `LIMITED`, what the limit is of.
 A script has no function that it does not need: its model, its operands and the runtime's call are most of it.
 """
 
@@ -17,10 +17,9 @@ HOOK: Final = 'sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It can
 _OFF: Final = '''
 def off(found, right):
     """How far each element is off, relative to MAGNITUDE; inf where NaN, inf or integers differ."""
-    f, r = found.to(torch.complex128), right.to(torch.complex128)
-    apart = (f - r).abs() / SIZE
-    apart = apart if right.is_floating_point() or right.is_complex() else apart + torch.inf
-    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, apart.nan_to_num(torch.inf, torch.inf))
+    f, r, floats = found.to(torch.complex128), right.to(torch.complex128), right.is_floating_point() or right.is_complex()
+    far = ((f - r).abs() / SIZE / floats).nan_to_num(torch.inf, torch.inf)
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, far)
 '''
 _EQUAL: Final = '''
 def off(found, right):
@@ -62,19 +61,9 @@ class Boundary(torch.nn.Module):
         results = self.model(*map(convert, given, self.dtypes))
         return tuple(map(plain, results if isinstance(results, tuple) else (results,)))
 
-
-def small(dtype):
-    return dtype.is_floating_point and dtype.itemsize < 4 and dtype != torch.float16
-
-
-def plain(value):
-    if value.is_complex():
-        return torch.view_as_real(value.resolve_conj())
-    return value.float() if small(value.dtype) else value
-
-
-def convert(value, dtype):
-    return torch.view_as_complex(value) if dtype.is_complex else value.to(dtype) if small(dtype) else value
+small = lambda dtype: dtype.is_floating_point and dtype.itemsize < 4 and dtype != torch.float16
+plain = lambda x: torch.view_as_real(x.resolve_conj()) if x.is_complex() else x.float() if small(x.dtype) else x
+convert = lambda x, dtype: torch.view_as_complex(x) if dtype.is_complex else x.to(dtype) if small(dtype) else x
 '''
 FLAT: Final = "flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]"
 #: Of a wrong result: outputs without elements have none that is wrong.
@@ -85,27 +74,24 @@ WIDE: Final = (
 )
 #: Where the model runs in float64 too: what stands for what without it.
 EXACT: Final = (
-    ("    exact = flat(Model().double().eval()(*map(wide, fresh())))\n", ""),
+    ("    eager, exact = ", "    eager = "),
+    (", flat(Model().double().eval()(*map(wide, fresh())))", ""),
     ("(e, a, x)", "(e, a)"),
     (", exact, strict", ", strict"),
-    ("e, a, x = ", "e, a = "),
-    ("in (e, a, x))", "in (e, a))"),
-    ("  float64 {x}", ""),
+    ("  float64 {x[at]}", ""),
 )
 MAIN_WRONG: Final = """
 fault = False
 for name, (Model, fresh) in CASES.items():
-    eager = flat(Model().eval()(*fresh()))
-    exact = flat(Model().double().eval()(*map(wide, fresh())))
+    eager, exact = flat(Model().eval()(*fresh())), flat(Model().double().eval()(*map(wide, fresh())))
     for number, (e, a, x) in enumerate(zip(eager, flat(RUN), exact, strict=True)):
         far = off(MINE, RIGHT) if (a.dtype, a.shape) == (e.dtype, e.shape) else torch.full(e.shape, torch.inf)
-        place, limit = far.argmax(), 16 * LIMITED
-        error, at = far.flatten()[place].item(), [*map(int, torch.unravel_index(place, e.shape))]
+        error, limit = far.max().item(), 16 * LIMITED
+        at = torch.unravel_index(far.argmax(), e.shape)
         fault |= (wrong := error > limit)
         words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
         print(f"{name}, output {number}: {words}{': wrong' * wrong}")
-        e, a, x = (value.flatten()[place].item() for value in (e, a, x))
-        print(f"  at {at}: eager {e}  PLATFORM {a}  float64 {x}")
+        print(f"  at {[*map(int, at)]}: eager {e[at]}  PLATFORM {a[at]}  float64 {x[at]}")
 """
 MAIN_SHAPE: Final = """
 fault = False
@@ -143,7 +129,7 @@ DIAGNOSED: Final = (
     ("str(problem)[-2000:])", "str(problem)[-2000:], printed[-2000:])"),
     ("in str(problem))", "in str(problem) + printed)"),
 )
-MAIN_CHILD: Final = """
+_CHILD: Final = """
 if sys.argv[1:]:  # one case on the platform, in a process of its own
     Model, fresh = CASES[sys.argv[1]]
     RUN
@@ -151,24 +137,26 @@ if sys.argv[1:]:  # one case on the platform, in a process of its own
 fault = False
 for name, (Model, fresh) in CASES.items():
     print(f"{name}: eager gives", Model().eval()(*fresh()), flush=True)
+"""
+MAIN_CRASHES: Final = f"""{_CHILD}\
+    status = subprocess.run([sys.executable, __file__, name], timeout=LIMIT_S).returncode
+    ended = signal.Signals(-status).name if status < 0 else ""
+    print(f"{{name}}: PLATFORM", f"ends with {{ended}}" if ended else "fails in another way" if status else "runs it")
+    if status and not (ended and SIGNAL in ("", ended)):
+        sys.exit(print("Another fault than the one that this script shows.") or 2)
+    fault |= bool(status)
+"""
+MAIN_HANGS: Final = f"""{_CHILD}\
     running = subprocess.Popen([sys.executable, __file__, name], start_new_session=True)
     try:
-        status = running.wait(LIMIT_S)
-        ended = signal.Signals(-status).name if status < 0 else ""
-        words = f"ends with {ended}" if ended else "fails in another way" if status else "runs it"
+        if running.wait(LIMIT_S):
+            sys.exit(print("Another fault than the one that this script shows.") or 2)
+        print(f"{{name}}: PLATFORM runs it")
     except subprocess.TimeoutExpired:
         os.killpg(running.pid, signal.SIGKILL)
-        status, ended, words = running.wait(), "", f"does not end within {LIMIT_S} s"
-    print(f"{name}: PLATFORM", words)
-    shows = SHOWS
-    if status and not shows:
-        sys.exit(print("Another fault than the one that this script shows.") or 2)
-    fault |= shows
+        print(f"{{name}}: PLATFORM does not end within {{LIMIT_S}} s")
+        fault = True
 """
-#: By `HANGS`: whether the process that did not end, or the one that a signal ended, is the fault.
-SHOWS: Final = {
-    True: 'words.startswith("does not end")', False: 'bool(ended) and SIGNAL in ("", ended)',
-}  # fmt: skip
 MAIN_VERSION: Final = """
 # A result shows the fault that is as far from the expected one as half of the way to the faulty one.
 fault = False
@@ -183,7 +171,4 @@ for Model, fresh in CASES.values():
             way, error = (max(off(value, e).flatten().tolist(), default=0.0) for value in (f, a))
             fault |= way > 0 and error >= way / 2
 """
-END: Final = """
-print("FAULT" if fault else "NO FAULT")
-sys.exit(int(fault))
-"""
+END: Final = 'sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))'
