@@ -62,7 +62,8 @@ class Facts:
     `ordinary_values`: as in `ConditionUse`. `outside`: memory outside a tensor is read. `damage`: what a user gets in
     the case of ordinary size. `known`: what the runtime's documentation or maintainers say. `platform`: what the script
     runs, if it is not the platform of the cause. `package`: the code at fault, whose versions count, if the stage does
-    not tell it. `own_call`: the platform's call is shorter in this script than in others, and stays. `decided`: of a simulated or emulated target, a key of `DECIDED`; empty for other targets.
+    not tell it. `own_call`: the platform's call is shorter in this script than in others, and stays. `decided`: of a
+    simulated or emulated target, a key of `DECIDED`; empty for other targets.
 
     Of an entry that no campaign found (`by_hand.py`): `platform`, `operators`, overloads; `dtypes`, of the inputs;
     `signature`, of a failure its message, of another shape `A becomes B`; `verdict`, by default that of the damage;

@@ -95,8 +95,13 @@ def _defined(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.ClassDef | ast.FunctionDef):
         return [node.name]
     if isinstance(node, ast.Import | ast.ImportFrom):
-        return [(each.asname or each.name).partition(".")[0] for each in node.names]
-    return [ast.unparse(each).partition(".")[0] for each in node.targets] if isinstance(node, ast.Assign) else []
+        return [*map(_bound, node.names)]
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return [name.partition(".")[0] for each in targets for name in ast.unparse(each).strip("()").split(", ")]
+
+
+def _bound(imported: ast.alias) -> str:
+    return (imported.asname or imported.name).partition(".")[0]
 
 
 def _names(node: ast.AST) -> set[str]:
@@ -106,7 +111,7 @@ def _names(node: ast.AST) -> set[str]:
 def _source(node: ast.stmt, lines: list[str], names: set[str]) -> str:
     """The text of a statement without empty lines; of several imports those of the names."""
     if isinstance(node, ast.Import) and len(node.names) > 1:
-        return f"import {', '.join(each.name for each in node.names if each.name in names)}"
+        return ast.unparse(ast.Import([each for each in node.names if _bound(each) in names]))
     return "\n".join(line for line in lines[node.lineno - 1 : node.end_lineno] if line.strip())
 
 

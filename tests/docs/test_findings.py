@@ -257,6 +257,26 @@ def test_without_its_runtime_a_script_cannot_check(runtime: str) -> None:
     assert done.returncode == 2 and "It cannot be checked" in done.stdout, done.stdout + done.stderr
 
 
+#: Lines that a script may have, with the empty ones that part its classes and functions.
+MOST_LINES = 60
+
+
+def test_scripts_are_short_and_an_empty_line_parts_their_classes_and_functions() -> None:
+    wrong: list[str] = []
+    for file in sorted(FINDINGS.glob("*/*.py")):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        nodes = ast.parse("\n".join(lines)).body
+        blocks = [isinstance(node, ast.ClassDef | ast.FunctionDef) for node in nodes]
+        close = [
+            node.lineno
+            for node, block, before in zip(nodes[1:], blocks[1:], blocks, strict=False)
+            if (block or before) and lines[node.lineno - 2].strip()
+        ]
+        if len(lines) > MOST_LINES or close:
+            wrong.append(f"{file.relative_to(FINDINGS)}: {len(lines)} lines, none empty before {close}")
+    assert not wrong, "shorten the cases of a script, or its own call of the platform (own_call in facts.toml)"
+
+
 def test_titles_are_distinct() -> None:
     found = [cause.title for cause in CAUSES.values()]
     assert len(set(found)) == len(found)

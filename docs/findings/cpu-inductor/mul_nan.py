@@ -37,8 +37,8 @@ def run(model, fresh):
 
 def off(found, right):
     """How far each element is off, relative to the largest of `right`; inf where NaN, inf or integers differ."""
-    f, r, floats = found.to(torch.complex128), right.to(torch.complex128), right.is_floating_point() or right.is_complex()
-    far = ((f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1) / floats).nan_to_num(torch.inf, torch.inf)
+    f, r, real = found.to(torch.complex128), right.to(torch.complex128), right.is_floating_point() or right.is_complex()
+    far = ((f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1) / real).nan_to_num(torch.inf, torch.inf)
     return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, far)
 
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]

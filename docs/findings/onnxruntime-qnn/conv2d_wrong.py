@@ -13,7 +13,7 @@ PACKAGES = ('torch', 'onnxruntime-qnn', 'onnxruntime', 'onnx', 'onnxscript')
 PROPERTIES = {'offload_graph_io_quantization': '0', 'soc_model': '43'}
 COMPARE = "equal"
 
-class Model(torch.nn.Module):
+class Padded(torch.nn.Module):
     def __init__(self, channels=1, size=3):
         super().__init__()
         self.convolution = torch.nn.Conv2d(channels, 1, size, padding=size, bias=False)
@@ -22,8 +22,8 @@ class Model(torch.nn.Module):
         return self.convolution(x0) > 0.5
 
 CASES = {
-    "smallest": (Model, lambda: (torch.ones(1, 1, 4, 4),)),
-    "ordinary size": (lambda: Model(3, 5), lambda: (torch.ones(1, 3, 28, 28),)),
+    "smallest": (Padded, lambda: (torch.ones(1, 1, 4, 4),)),
+    "ordinary size": (lambda: Padded(3, 5), lambda: (torch.ones(1, 3, 28, 28),)),
 }
 
 def run(model, fresh):

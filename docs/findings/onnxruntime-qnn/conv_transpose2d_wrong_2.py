@@ -12,13 +12,13 @@ import torch, onnxruntime, onnxruntime_qnn
 PACKAGES = ('torch', 'onnxruntime-qnn', 'onnxruntime', 'onnx', 'onnxscript')
 PROPERTIES = {'offload_graph_io_quantization': '0', 'soc_model': '43'}
 
-def Model(channels=2):
+def Upsample(channels=2):
     torch.manual_seed(0)
     return torch.nn.ConvTranspose2d(channels, channels, 2, 2, output_padding=1)
 
 CASES = {
-    "smallest": (Model, lambda: (torch.ones(1, 2, 3, 3),)),
-    "four channels": (lambda: Model(4), lambda: (torch.ones(1, 4, 5, 6),)),
+    "smallest": (Upsample, lambda: (torch.ones(1, 2, 3, 3),)),
+    "four channels": (lambda: Upsample(4), lambda: (torch.ones(1, 4, 5, 6),)),
 }
 
 def run(model, fresh):
@@ -36,8 +36,8 @@ def run(model, fresh):
 
 def off(found, right):
     """How far each element is off, relative to the largest of `right`; inf where NaN, inf or integers differ."""
-    f, r, floats = found.to(torch.complex128), right.to(torch.complex128), right.is_floating_point() or right.is_complex()
-    far = ((f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1) / floats).nan_to_num(torch.inf, torch.inf)
+    f, r, real = found.to(torch.complex128), right.to(torch.complex128), right.is_floating_point() or right.is_complex()
+    far = ((f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1) / real).nan_to_num(torch.inf, torch.inf)
     return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, far)
 
 flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]

@@ -14,7 +14,7 @@ PACKAGES = ('torch', 'rknn-toolkit2', 'onnx', 'onnxscript')
 PROPERTIES = {'target_platform': 'rk3588'}
 FAILURE = ("ValueError", "Unrecognized attribute: layout for operator LSTM")
 
-class Model(torch.nn.Module):
+class Recurrent(torch.nn.Module):
     def __init__(self, size=1):
         super().__init__()
         self.lstm = torch.nn.LSTM(size, 2 * size, batch_first=True)
@@ -22,8 +22,8 @@ class Model(torch.nn.Module):
         return self.lstm(x0)[0]
 
 CASES = {
-    "smallest": (Model, lambda: (torch.ones(1, 1, 1),)),
-    "ordinary size": (lambda: Model(16), lambda: (torch.ones(4, 10, 16),)),
+    "smallest": (Recurrent, lambda: (torch.ones(1, 1, 1),)),
+    "ordinary size": (lambda: Recurrent(16), lambda: (torch.ones(4, 10, 16),)),
 }
 
 def run(model, fresh):

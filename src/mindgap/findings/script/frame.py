@@ -17,8 +17,8 @@ HOOK: Final = 'sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It can
 _OFF: Final = '''
 def off(found, right):
     """How far each element is off, relative to MAGNITUDE; inf where NaN, inf or integers differ."""
-    f, r, floats = found.to(torch.complex128), right.to(torch.complex128), right.is_floating_point() or right.is_complex()
-    far = ((f - r).abs() / SIZE / floats).nan_to_num(torch.inf, torch.inf)
+    f, r, real = found.to(torch.complex128), right.to(torch.complex128), right.is_floating_point() or right.is_complex()
+    far = ((f - r).abs() / SIZE / real).nan_to_num(torch.inf, torch.inf)
     return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, far)
 '''
 _EQUAL: Final = '''

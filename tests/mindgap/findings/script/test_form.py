@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import platform
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from mindgap.findings.script.form import FAULT, NO_FAULT, ScriptForm, case_part,
 from mindgap.findings.script.script_platform import ScriptPlatform, TwoResults
 from mindgap.findings.script.short import ShownCase, with_cases
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
+from mindgap.platforms.script_runner import ScriptRunner
 
 CASES = """
 import math
@@ -124,14 +126,19 @@ def test_another_shape_or_dtype_is_a_fault(tmp_path: Path) -> None:
     assert status == 1 and "torch.float64[1] for torch.float32[1], error inf" in printed
 
 
-def test_a_script_with_many_lines_has_no_empty_ones() -> None:
-    cases = CASES.replace("        return", "        x0 = x0 + 0\n" * 40 + "        return")
-    long, short = (script_source(ScriptForm("a title", EAGER, each)) for each in (cases, CASES))
-    assert "\n\n" not in long.partition('"""\n')[2].partition('"""\n')[2] and "\n\nclass Model" in short
-    assert (
-        len(short.splitlines()) < 60
-        and case_part(long).split() == case_part(script_source(ScriptForm("a", EAGER, cases))).split()
-    )
+def test_an_empty_line_parts_classes_and_functions_and_constants_follow_the_head() -> None:
+    text = script_source(ScriptForm("a title", EAGER, 'COMPARE = "element"\n' + CASES, compare="element"))
+    lines = text.splitlines()
+    assert len(lines) < 60 and "PACKAGES = ('torch',)\nCOMPARE" in text
+    tops = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    assert len(tops) > 2 and not any(lines[node.lineno - 2] for node in tops)
+
+
+def test_a_script_may_call_its_platform_in_a_way_of_its_own() -> None:
+    runner = ScriptRunner("def run(model, fresh):\n    return once(model, fresh)", ("from there import once",))
+    text = script_source(ScriptForm("a title", ScriptPlatform("tvm/cpu"), CASES, runner=runner))
+    assert "from there import once\n" in text and "tvm.compile" not in text
+    assert case_part(text) == case_part(script_source(ScriptForm("a title", EAGER, CASES)))
 
 
 def test_what_raises_in_eager_pytorch_already_cannot_be_checked(tmp_path: Path) -> None:
