@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from established import COUNTS, read_established
 from facts import Facts, read_facts
 
-from mindgap.findings.causes import FILE_NAME, Cause, read_causes
+from mindgap.findings.causes import Cause
 from mindgap.findings.causes.cause import SEVERITIES
 
-COUNTS: Final = "counts.json"
 #: A condition that so many of the 2,252 zoo models meet is natural: one in 200.
 COMMON: Final = 12
 #: How natural a condition is, the most natural first.
@@ -116,7 +116,7 @@ def read_listing(directory: Path) -> tuple[list[Listed], Totals]:
     states: Mapping[str, str] = tomllib.loads((directory / "upstream_states.toml").read_text(encoding="utf-8"))
     listed = [
         Listed(cause, facts[script], runs.get(script, {}), Counts(**counts["causes"][script]), state_of(cause, states))
-        for cause in read_causes(directory / FILE_NAME)
+        for cause in read_established(directory)
         if (script := cause.findings[0].script) in facts
     ]
     return sorted(listed, key=lambda each: each.order), Totals(**counts["totals"])

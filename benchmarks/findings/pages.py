@@ -162,27 +162,6 @@ def on_hardware(runs: Mapping[str, Any]) -> str:
     return "; ".join(words)
 
 
-def versions_text(answers: Mapping[str, str], package: str) -> str:
-    """The first and the last version of a package in which a script showed its fault, and those in which it did not.
-
-    `answers`: the line of versions that the script printed -> its answer.
-    """
-    by_version = {_version(line, package): answer for line, answer in answers.items() if _version(line, package)}
-    there = sorted((version for version, answer in by_version.items() if answer.startswith("fault")), key=_order)
-    gone = sorted((version for version, answer in by_version.items() if answer == "no fault"), key=_order)
-    text = f"{package} {there[0]}" + (f" to {there[-1]}" if len(there) > 1 else "") if there else ""
-    return text + (f"; not in {', '.join(gone)}" if gone else "")
-
-
-def _version(line: str, package: str) -> str:
-    match = re.search(rf"(?:^|, ){re.escape(package)} ([^, ]+)", line)
-    return match[1] if match else ""
-
-
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version))
-
-
 def _versions(versions: Iterable[str], runs: Mapping[str, Any]) -> str:
     first = next(iter(str(runs.get("printed", "")).splitlines()), "")
     return "; ".join([*versions, f"run with {first}" if first else "not run"])

@@ -22,25 +22,20 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 from by_hand import with_causes_by_hand
 from counts import counts_of
+from established import COUNTS, established, kept
 from facts import DECIDED, Facts, read_facts
-from listing import COUNTS, Listed, read_listing
-from pages import versions_text
+from listing import Listed, read_listing
 
 from mindgap.findings.causes import FILE_NAME, Cause, ReducedGroup, causes_of, causes_text, read_causes
 from mindgap.findings.causes.cause import SEVERITIES
 from mindgap.findings.causes.clusters import severity_order
-from mindgap.findings.causes.ledger import Ledger
-from mindgap.findings.causes.severity import ConditionUse, severity_of
 from mindgap.findings.reduction.files import Summary
-from mindgap.findings.script.script_platform import ScriptPlatform, runner_of
 from mindgap.graph import MindgapError
-from mindgap.platforms.listing import package_versions
 
 #: Where the packages of the machine lie that showed a fault.
 _FOLDER = re.compile(r"(?:/[\w.+-]+)+/site-packages/")
@@ -84,54 +79,6 @@ def published(cause: Cause, finding: Summary, listed: Path) -> Summary:
         shutil.copyfile(script, target)
         script = target
     return replace(finding, script=str(script.relative_to(listed)))
-
-
-def with_facts(
-    cause: Cause, facts: Facts, runs: Mapping[str, Any], counts: Mapping[str, Any], merged: Sequence[str]
-) -> Cause:
-    """The cause with what was established of it, and the severity that follows. `merged`: causes that are the same.
-
-    `counts`: how many zoo models and everyday programs meet the condition.
-    """
-    errors = [float(text) for text in re.findall(r", error ([\d.e+-]+|inf|nan),", runs.get("printed", ""))]
-    severity, reason = severity_of(
-        facts.damage, [cause.operators], use=facts.use or ConditionUse((), "", facts.condition),
-        error=max(errors, default=None), outside=facts.outside, programs=counts.get("everyday", 0),
-    )  # type: ignore[arg-type]  # fmt: skip
-    side = cause.findings[0].platform.device_mode
-    return replace(
-        cause,
-        title=f"{side}: {facts.title}",
-        damage=facts.damage,  # type: ignore[arg-type]
-        severity=severity,
-        severity_reason=reason,
-        stage=facts.stage,
-        stage_evidence=facts.stage_evidence,
-        condition=facts.condition,
-        right_for=facts.right_for,
-        mechanism=facts.mechanism,
-        native=f"{Path(cause.findings[0].script).parent}/{facts.native}" if facts.native else "",
-        error=facts.error,
-        uses="" if facts.use is None else facts.use.text,
-        versions=tuple(filter(None, [versions_text(_answers(runs), package_of_code(cause, facts))])),
-        merged=tuple(merged),
-    )
-
-
-def _answers(runs: Mapping[str, Any]) -> dict[str, str]:
-    first = next(iter(str(runs.get("printed", "")).splitlines()), "")
-    return {first: runs.get("answer", ""), **runs.get("versions", {})}
-
-
-def package_of_code(cause: Cause, facts: Facts) -> str:
-    """The package whose versions count: that of the code at fault."""
-    if facts.package:
-        return facts.package
-    device = cause.findings[0].platform.device
-    if cause.stage == "exporter" or (device == "jax" and cause.stage == "front end"):
-        return "onnxscript" if cause.stage == "exporter" else "torchax"
-    runner = runner_of(ScriptPlatform.of(cause.findings[0].platform))
-    return (*(runner.packages if runner is not None else ()), "torch")[0]
 
 
 def runtimes_table(listed: Sequence[Listed]) -> str:
@@ -218,19 +165,13 @@ def main() -> None:
     if arguments.found:
         causes = added(listed, causes, arguments.found, left_out)
     facts, runs = read_facts(listed), json.loads((listed / "runs.json").read_text())
-    causes, counts = with_causes_by_hand(causes, facts), counts_of(facts)
-    ledger = Ledger.load(listed / "upstream.toml")
-    review = ledger.review(causes, (), lambda platform: package_versions(platform, ledger.packages), date.today())
-    causes = [replace(cause, state="") for cause in review.causes]
-    for index, cause in enumerate(causes):
-        script = cause.findings[0].script
-        if script in facts:
-            same = [f"{each['what']}: {each['reason']}" for each in left_out if each.get("same_as") == script]
-            causes[index] = with_facts(cause, facts[script], runs.get(script, {}), counts["causes"][script], same)
-        else:
-            print(f"no facts: {script}")
+    counts = counts_of(facts)
+    causes = established(with_causes_by_hand(causes, facts), listed, facts, counts["causes"])
+    for cause in causes:
+        if cause.findings[0].script not in facts:
+            print(f"no facts: {cause.findings[0].script}")
     causes.sort(key=severity_order)
-    (listed / FILE_NAME).write_text(_FOLDER.sub("site-packages/", causes_text(causes)))
+    (listed / FILE_NAME).write_text(_FOLDER.sub("site-packages/", causes_text([*map(kept, causes)])))
     (listed / COUNTS).write_text(json.dumps(counts, indent=1) + "\n")
     page = listed / "README.md"
     text = with_table(page.read_text(), "runtimes", runtimes_table(read_listing(listed)[0]))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mindgap.findings.causes import read_causes
+from mindgap.findings.causes import causes_text, read_causes
 from mindgap.platforms.environments import EnvironmentProblem, find
 
 ROOT = Path(__file__).parents[2]
@@ -22,13 +22,14 @@ FINDINGS = ROOT / "docs" / "findings"
 sys.path.insert(0, str(ROOT / "benchmarks" / "findings"))
 import case_calls  # noqa: E402
 import counts  # noqa: E402
+import established  # noqa: E402
 import facts as fact_files  # noqa: E402
 import listing  # noqa: E402
 import pages  # noqa: E402
 
 sys.path.pop(0)
 
-LISTED = {cause.findings[0].script: cause for cause in read_causes(FINDINGS / "causes.json")}
+LISTED = {cause.findings[0].script: cause for cause in established.read_established(FINDINGS)}
 FACTS = {
     entry["script"]: entry
     for file in FINDINGS.glob("*/facts.toml")
@@ -90,6 +91,13 @@ def test_pages_index_facts_and_runs_are_of_the_same_causes(made: dict[str, str])
     assert {
         name for name in ONNX_FILES if recorded(page, name).startswith(("openvino ", "onnxruntime ", "rknn-toolkit2 "))
     } == ONNX_FILES
+
+
+def test_causes_json_holds_what_no_other_file_does_and_is_up_to_date() -> None:
+    kept = [established.kept(cause) for cause in LISTED.values()]
+    assert kept == [*read_causes(FINDINGS / "causes.json")], "python benchmarks/findings/publish.py docs/findings"
+    assert (FINDINGS / "causes.json").read_text(encoding="utf-8") == causes_text(kept)
+    assert not any(cause.condition or cause.severity_reason or cause.upstream for cause in kept)
 
 
 def test_what_is_made_is_not_committed(made: dict[str, str]) -> None:

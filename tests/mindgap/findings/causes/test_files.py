@@ -40,10 +40,10 @@ def test_a_file_of_an_older_version_is_read_too(tmp_path: Path) -> None:
     newer = ("condition", "right_for", "mechanism", "native", "error", "uses", "versions", "merged")
     for cause in data["causes"]:
         for name in newer:
-            del cause[name]
+            cause.pop(name, None)
         for finding in cause["findings"]:
             for name in ("mechanism", "condition", "right_for"):
-                del finding[name]
+                finding.pop(name, None)
     file = tmp_path / "causes.json"
     file.write_text(json.dumps(data))
     first, second = read_causes(file)

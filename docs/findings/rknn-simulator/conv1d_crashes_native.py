@@ -1,0 +1,35 @@
+"""RKNN-Toolkit2: `conv1d` whose bias is computed or given ends the process: "free(): invalid pointer"
+
+A model of one node: Conv.
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
+"""
+import signal, subprocess, sys, tempfile
+from importlib.metadata import version
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+import numpy as np, onnx, onnx.parser
+from onnx.reference import ReferenceEvaluator
+from rknn.api import RKNN
+
+MODEL = """<ir_version: 9, opset_import: ["": 18]>
+g (float[1, 1, 1] x, float[1] bias) => (float[1, 1, 1] y) <float[1, 1, 1] w = {1}> { y = Conv (x, w, bias) }"""
+FEEDS = {"x": np.ones((1, 1, 1), "f"), "bias": np.ones(1, "f")}
+
+model = onnx.parser.parse_model(MODEL)
+onnx.checker.check_model(model, full_check=True)
+right = ReferenceEvaluator(model).run(None, FEEDS)[0]
+if sys.argv[1:]:  # in a process of its own
+    with tempfile.TemporaryDirectory() as folder:
+        onnx.save(model, f"{folder}/model.onnx")
+        rknn = RKNN(verbose=False)
+        steps = [rknn.config(target_platform="rk3588"), rknn.load_onnx(f"{folder}/model.onnx")]
+        steps += [rknn.build(do_quantization=False), rknn.init_runtime()]
+        found = None if any(steps) else rknn.inference([*FEEDS.values()], data_format="nchw")
+    sys.exit()
+print("rknn-toolkit2", version("rknn-toolkit2"), "onnx", onnx.__version__, "simulated")
+print("right", right.ravel()[:4].tolist())
+status = subprocess.run([sys.executable, __file__, "run"], timeout=300).returncode
+fault = status < 0
+print("RKNN-Toolkit2", f"ends with {signal.Signals(-status).name}" if fault else "runs it" if status == 0 else "fails in another way")
+if status > 0:
+    sys.exit(print("Another failure than the one that this script shows.") or 2)
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))
