@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from established import package_of_code
 from facts import read_facts
-from publish import package_of_code
 from run_scripts import Runs, run
 
 from mindgap.findings.causes import FILE_NAME, read_causes
