@@ -35,17 +35,27 @@ def test_shifts_past_the_width() -> None:
 
 
 def test_writes_to_one_place_twice() -> None:
-    base, index = torch.zeros(4), torch.tensor([0, 2, 2])
-    assert mask_of("aten.index_put.default", base, [index], torch.ones(3)) == [False, False, True, False]
-    assert mask_of("aten.index_put.default", base, [index], torch.ones(3), True) == []
-    assert mask_of("aten.scatter.src", base, 0, index, torch.arange(3.0)) == [False, False, True, False]
-    assert mask_of("aten.put.default", base, index, torch.ones(3)) == [False, False, True, False]
-    assert mask_of("aten.put.default", base, index, torch.ones(3), True) == []
-    # The same value each time: the result is defined.
+    base, index, values = torch.zeros(4), torch.tensor([0, 2, 2]), torch.arange(3.0)
+    assert mask_of("aten.index_put.default", base, [index], values) == [False, False, True, False]
+    assert mask_of("aten.index_put.default", base, [index], values, True) == []
+    assert mask_of("aten.scatter.src", base, 0, index, values) == [False, False, True, False]
+    assert mask_of("aten.put.default", base, index, values) == [False, False, True, False]
+    assert mask_of("aten.put.default", base, index, values, True) == []
+    assert mask_of("aten.scatter_add.default", base, 0, index, values) == []
+    assert mask_of("aten.index_copy.default", base, 0, index, values) == [False, False, True, False]
+
+
+def test_the_same_value_written_twice_is_defined() -> None:
+    base, index = torch.zeros(4), torch.tensor([0, 2, 2, 3, 3])
+    values = torch.tensor([1.0, 5.0, 5.0, 5.0, float("nan")])
     assert mask_of("aten.scatter.value", base, 0, index, 7.0) == []
     assert mask_of("aten.index_put.default", base, [index], torch.tensor(7.0)) == []
-    assert mask_of("aten.scatter_add.default", base, 0, index, torch.ones(3)) == []
-    assert mask_of("aten.index_copy.default", base, 0, index, torch.arange(3.0)) == [False, False, True, False]
+    assert mask_of("aten.index_put.default", base, [index], values) == [False, False, False, True]
+    assert mask_of("aten.put.default", base, index, values) == [False, False, False, True]
+    assert mask_of("aten.scatter.src", base, 0, index, values) == [False, False, False, True]
+    assert mask_of("aten.index_copy.default", base, 0, index, values) == [False, False, False, True]
+    rows = torch.tensor([[1.0, 2.0], [1.0, 2.0]])
+    assert mask_of("aten.index_put.default", torch.zeros(2, 2), [torch.tensor([0, 0])], rows) == []
 
 
 def test_what_is_not_finite_in_transforms_and_factorisations() -> None:

@@ -18,7 +18,7 @@ def undefined_masks(
     """Boolean masks by result slot; empty where everything is defined.
 
     Integer division by zero, float → integer out of range (ISO C 6.3.1.4), shifts past the width, duplicate
-    indices of a write that does not accumulate, memory never written, eigenvectors (any sign is one), transforms and
+    indices of a write of different values that does not accumulate, memory never written, eigenvectors (any sign is one), transforms and
     factorisations of NaN or infinity.
     """
     if call.traits.undefined_if_not_finite and not all(map(_finite, [*args, *kwargs.values()])):
@@ -62,7 +62,7 @@ def _first_mask(
     if where == "shift past the width" and spec is not None:
         count, width = torch.as_tensor(args[1]), TORCH_DTYPES[spec.dtype].itemsize * 8
         return (count < 0) | (count >= width)
-    return _written_twice(call, args, kwargs) if where == "index written twice" else None
+    return _written_twice(call, args, kwargs, y) if where == "index written twice" else None
 
 
 def _out_of_range(args: Sequence[Any], dtype: str) -> torch.Tensor | None:
@@ -83,20 +83,19 @@ def _is_float(x: Any) -> bool:
     return isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex())
 
 
-def _written_twice(call: BoundCall, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
-    """Elements that are written more than once, with values that may differ."""
-    base, packet = torch.zeros(args[0].shape, dtype=torch.float64), call.packet
-    if packet in ("index_put", "_unsafe_index_put", "put"):
-        if (args[3] if len(args) > 3 else kwargs.get("accumulate", False)) or args[2].numel() == 1:
-            return None
-        if packet == "put":
-            return base.put(args[1], torch.ones(args[1].shape, dtype=torch.float64), True) > 1
-        return torch.ops.aten.index_put(base, args[1], torch.ones((), dtype=torch.float64), True) > 1
-    if packet == "scatter" and isinstance(args[3], torch.Tensor) and "reduce" not in kwargs and len(args) < 5:
-        return base.scatter_add(args[1], args[2], torch.ones(args[2].shape, dtype=torch.float64)) > 1
-    if packet == "index_copy":
-        return base.index_add(args[1], args[2], torch.ones(args[3].shape, dtype=torch.float64)) > 1
-    return None
+def _written_twice(
+    call: BoundCall, args: Sequence[Any], kwargs: Mapping[str, Any], y: torch.Tensor
+) -> torch.Tensor | None:
+    """Elements that are written more than once with values that differ: the order of the writes decides."""
+    if "put" in call.packet and (args[3] if len(args) > 3 else kwargs.get("accumulate", False)):
+        return None
+    if call.packet == "scatter" and ("reduce" in kwargs or len(args) > 4):
+        return None
+    if (writes := _writes(call, args, y)) is None:
+        return None
+    left, values = writes
+    equal = _equal(left, values)
+    return (_spread(call, args, torch.ones_like(equal)) > 1) & (_spread(call, args, 1 - equal) > 0)
 
 
 def could_be_written(
@@ -106,18 +105,37 @@ def could_be_written(
 
     None of an operator that writes no element twice. `got`: the result, in float64 where it is a float.
     """
-    packet, written = call.packet, torch.zeros(got.shape, dtype=torch.float64)
-    if packet in ("index_put", "_unsafe_index_put"):
-        equal = _equal(torch.ops.aten.index(got, args[1]), args[2])
-        return torch.ops.aten.index_put(written, args[1], equal, True) > 0
-    if packet == "put":
-        return written.put(args[1], _equal(got.take(args[1]), args[2]), True) > 0
-    if packet == "scatter" and isinstance(args[3], torch.Tensor):
-        values = args[3][tuple(slice(0, size) for size in args[2].shape)]
-        return written.scatter_add(args[1], args[2], _equal(got.gather(args[1], args[2]), values)) > 0
-    if packet == "index_copy":
-        return written.index_add(args[1], args[2], _equal(got.index_select(args[1], args[2]), args[3])) > 0
-    return None
+    writes = _writes(call, args, got)
+    return None if writes is None else _spread(call, args, _equal(*writes)) > 0
+
+
+def _writes(call: BoundCall, args: Sequence[Any], y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """For each write what `y` holds at its place, and the value that is written; None of an operator without."""
+    match call.packet:
+        case "index_put" | "_unsafe_index_put":
+            return torch.ops.aten.index(y, args[1]), args[2]
+        case "put":
+            return y.take(args[1]), args[2]
+        case "scatter" if isinstance(args[3], torch.Tensor):
+            return y.gather(args[1], args[2]), args[3][tuple(slice(0, size) for size in args[2].shape)]
+        case "index_copy":
+            return y.index_select(args[1], args[2]), args[3]
+        case _:
+            return None
+
+
+def _spread(call: BoundCall, args: Sequence[Any], weights: torch.Tensor) -> torch.Tensor:
+    """The sum of the weights of the writes to each element."""
+    sums = torch.zeros(args[0].shape, dtype=torch.float64)
+    match call.packet:
+        case "index_put" | "_unsafe_index_put":
+            return torch.ops.aten.index_put(sums, args[1], weights, True)
+        case "put":
+            return sums.put(args[1], weights, True)
+        case "scatter":
+            return sums.scatter_add(args[1], args[2], weights)
+        case _:
+            return sums.index_add(args[1], args[2], weights)
 
 
 def _equal(got: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
