@@ -2,10 +2,10 @@
 
     python benchmarks/rediscovery/alone.py numbers: exported:erfcx
 
-Each program runs in a process of its own with the interpreter of its version (`~/.cache/mindgap/environments`). Inductor:
-`torch.compile` against eager mode. ONNX Runtime: `torch.onnx.export(dynamo=True)` and a session. OpenVINO:
-`openvino.convert_model` of `torch.export`, or of the ONNX file. Prints how far each output is from eager mode.
-Programs of other runtimes are measured by the scripts of `docs/findings`.
+Each program runs in a process of its own with the interpreter of its version. Inductor: `torch.compile` against eager
+mode. ONNX Runtime: `torch.onnx.export(dynamo=True)` and a session. OpenVINO: `openvino.convert_model` of
+`torch.export`, or the ONNX file. Prints how far each output is from eager mode. Programs of other runtimes are measured
+by the scripts of `docs/findings`.
 """
 
 from __future__ import annotations
@@ -147,7 +147,8 @@ def distance(given: Any, right: Any) -> str:
     if not off.any():
         return "equal"
     far = (a - e).abs()[off]
-    return f"{int(off.sum())} of {off.numel()}, by {far.max():.3g} of {e.abs().max():.3g}, relative {(far / e.abs()[off]).max():.3g}"
+    relative = (far / e.abs()[off]).max()
+    return f"{int(off.sum())} of {off.numel()}, by {far.max():.3g} of {e.abs().max():.3g}, relative {relative:.3g}"
 
 
 if __name__ == "__main__":

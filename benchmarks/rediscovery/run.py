@@ -1,20 +1,23 @@
 """Counts the public reports of wrong results and crashes that mindgap shows, with the operator at fault.
 
-    python benchmarks/rediscovery/run.py --given                       # `mindgap diff` of each report's program
-    python benchmarks/rediscovery/run.py --given --aside               # of the third that was put aside
-    python benchmarks/rediscovery/run.py --given --only integers: exported:erfcx
-    python benchmarks/rediscovery/run.py --unguided torch-2.6.0 --hours 4
-    python benchmarks/rediscovery/run.py --environments                # the commands that make the versions
+    R=benchmarks/rediscovery/run.py
+    python $R --given                 # `mindgap diff` of each report's program
+    python $R --given --aside         # of the third that was put aside
+    python $R --given --all --only integers: exported:erfcx
+    python $R --unguided CATALOGUE --all --platform cpu/inductor@env=torch-2.6.0 --minutes 240
 
-`reports.toml` is the list, `rejected.toml` what does not show in a released version. `alone.py` measures without mindgap.
-A version that is not installed is an environment named PACKAGE-VERSION (`mindgap env create`).
+`reports.toml` is the list; `rejected.toml` holds reports that do not show in a released version, or are no fault.
+`alone.py` measures without mindgap. A version that is not installed is an environment named PACKAGE-VERSION:
+`mindgap env create torch-2.6.0 'torch==2.6.0'`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -67,7 +70,7 @@ class Report:
 
     @property
     def environment(self) -> str:
-        """The environment of the version; empty where it is installed, or in the environment of the platform's recipe."""
+        """The environment of the version; empty where it is installed, or where the platform has a recipe."""
         try:
             own = version(self.package)
         except PackageNotFoundError:
@@ -89,7 +92,7 @@ class Answer:
     operators: frozenset[str]
     detail: str
 
-    def shows(self, report: Report) -> bool:
+    def shows(self) -> bool:
         """Whether the verdict is right."""
         return self.verdict not in CALM | {"unjudged", "unsupported", "refused", "broken"}
 
@@ -127,8 +130,7 @@ def answers(report: dict[str, Any], group: Sequence[Report]) -> dict[str, Answer
     """Reads what `mindgap diff --json` prints."""
     found: dict[str, Answer] = {}
     for each in group:
-        name = f"{Path(each.source.partition('.py:')[0]).name}.py:{each.program.partition(':')[2]}"
-        rows = [row for row in report["rows"] if row["model"] in (name, each.source, each.program)]
+        rows = [row for row in report["rows"] if row["model"] == each.program]
         refused = [row["reason"] for row in report["refused"] if row["source"] == each.source]
         found[each.link] = _answer(rows[0]) if rows else Answer("refused", frozenset(), " ".join(refused))
     return found
@@ -138,7 +140,11 @@ def _answer(row: dict[str, Any]) -> Answer:
     own = row["own_path"] or {}
     culprits = [row["culprit"], *(fault["culprit"] for fault in row["faults"])]
     operators = frozenset(base(op) for each in culprits if each for op in each["op"].split("+"))
-    verdict = "broken" if row["broken"] else row["verdict"] or ("unsupported" if row["status"] == "unsupported" else "unjudged")
+    verdict = (
+        "broken"
+        if row["broken"]
+        else row["verdict"] or ("unsupported" if row["status"] == "unsupported" else "unjudged")
+    )
     detail = " ".join((row["message"] or row["detail"] or own.get("detail", "")).split())
     return Answer(verdict, operators, detail)
 
@@ -153,43 +159,73 @@ def table(chosen: Iterable[Report], found: dict[str, Answer]) -> str:
     """A line for each report that is not answered rightly, and the figures."""
     rows = [(each, found[each.link]) for each in chosen]
     lines = [
-        f"{'operator' if answer.shows(each) else 'verdict':9} {each.program:45} {each.asked:40} "
+        f"{'operator' if answer.shows() else 'verdict':9} {each.program:45} {each.asked:40} "
         f"{answer.verdict} {' '.join(sorted(answer.operators))}: {answer.detail[:150]}"
         for each, answer in rows
-        if not (answer.shows(each) and answer.names(each))
+        if not (answer.shows() and answer.names(each))
     ]
-    shown = sum(answer.shows(each) for each, answer in rows)
-    named = sum(answer.shows(each) and answer.names(each) for each, answer in rows)
-    figures = f"{len(rows)} reports: verdict right {shown} ({shown / len(rows):.1%}), operator too {named} ({named / len(rows):.1%})"
+    shown = sum(answer.shows() for each, answer in rows)
+    named = sum(answer.shows() and answer.names(each) for each, answer in rows)
+    shares = f"verdict right {shown} ({shown / len(rows):.1%}), operator too {named} ({named / len(rows):.1%})"
+    figures = f"{len(rows)} reports: {shares}"
     return "\n".join([*lines, figures])
 
 
-def unguided(environment: str, hours: float, catalogue: str, chosen: Sequence[Report]) -> str:
-    """Runs a campaign on the platform of an environment, and returns which operators of its reports are among the causes."""
-    rows = [each for each in chosen if each.environment == environment]
-    if not rows:
-        raise SystemExit(f"no report has the environment {environment}: {sorted({each.environment for each in chosen})}")
-    run = str(Path(sys.executable).parent / "mindgap")
+PLAN = """seed = 1
+catalogue = "{catalogue}"
+[variants]
+count = {count}
+sizes = [ {{nodes = 10, share = 1.0}} ]
+mutated = 0.3
+[platforms]
+"{platform}" = {{}}
+[limits]
+coverage_minutes = 1
+"""
+
+
+def unguided(chosen: Sequence[Report], catalogue: Path, minutes: float, count: int) -> str:
+    """Runs a campaign on the version of the chosen reports, ends it after so many minutes, and returns which operators
+    of the reports its findings name. Whether it is the reported fault is for a reader to decide."""
+    asked = {each.asked for each in chosen}
+    if len(asked) != 1:
+        raise SystemExit(f"--unguided takes one platform, by --platform: {', '.join(sorted(asked))}")
+    run = [str(Path(sys.executable).parent / "mindgap"), "campaign"]
     with tempfile.TemporaryDirectory() as folder:
-        plan = Path(folder) / "plan.toml"
-        plan.write_text(
-            f'catalogue = "{catalogue}"\nplatforms = ["{rows[0].asked}"]\n', encoding="utf-8"
-        )
-        subprocess.run([run, "campaign", "run", str(plan), "--hours", str(hours), "--out", f"{folder}/store"], check=True)
-    return ""
+        plan, out = Path(folder) / "plan.toml", f"{folder}/campaign"
+        plan.write_text(PLAN.format(catalogue=catalogue.resolve(), count=count, platform=asked.pop()), encoding="utf-8")
+        # A campaign may be ended at any moment: what has run is in its store.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run([*run, "run", str(plan), "--out", out, "-j", "1"], timeout=60 * minutes, check=False)
+        used = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+        listed = subprocess.run([*run, "findings", out, "--json"], capture_output=True, text=True, check=False)
+        groups = json.loads(listed.stdout) if listed.stdout.strip() else []
+        status = subprocess.run([*run, "status", out], capture_output=True, text=True, check=False).stdout
+    named = {base(op) for group in groups for op in group["culprit"].split("+")}
+    lines = [f"{each.program}: {' '.join(sorted(named & set(each.operators))) or 'none'}" for each in chosen]
+    hits = sum(bool(named & set(each.operators)) for each in chosen)
+    return "\n".join(
+        [
+            status,
+            *lines,
+            f"{len(groups)} groups of findings in {used:.0f} s of processor time; "
+            f"they name an operator of {hits} of {len(chosen)} reports",
+        ]
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("--given", action="store_true")
-    mode.add_argument("--unguided", metavar="ENVIRONMENT")
-    mode.add_argument("--environments", action="store_true")
+    mode.add_argument("--unguided", type=Path, metavar="CATALOGUE", help="a campaign on the platform of --platform")
     parser.add_argument("--aside", action="store_true", help="the reports that were put aside, not the others")
     parser.add_argument("--all", action="store_true", help="both")
     parser.add_argument("--only", nargs="+", default=[""], help="programs that begin so")
     parser.add_argument("--platform", default="", help="platforms that begin so")
     parser.add_argument("--json", type=Path, help="also writes the answers")
+    parser.add_argument("--minutes", type=float, default=240.0, help="after which the campaign is ended")
+    parser.add_argument("--variants", type=int, default=20_000, help="of the campaign")
     args = parser.parse_args()
     chosen = [
         each
@@ -200,12 +236,15 @@ def main() -> None:
     ]
     if not chosen:
         parser.error("no report is chosen")
+    if args.unguided:
+        print(unguided(chosen, args.unguided, args.minutes, args.variants))
+        return
     found = given(chosen)
     if args.json:
         kept = {link: [each.verdict, sorted(each.operators), each.detail[:300]] for link, each in found.items()}
         args.json.write_text(json.dumps(kept, indent=1, sort_keys=True), encoding="utf-8")
     print(table(chosen, found))
-    raise SystemExit(any(not (found[each.link].shows(each) and found[each.link].names(each)) for each in chosen))
+    raise SystemExit(any(not (found[each.link].shows() and found[each.link].names(each)) for each in chosen))
 
 
 if __name__ == "__main__":

@@ -99,6 +99,13 @@ SHORT_FORMS = (
     ),
     ShortForm("precision.py", "--only plain_conv rms --sets 100", r"4 lists: at most \d+ runs, at most [12]\.\d+ "),
     ShortForm("real_size.py", "gpt2_tiny -p cpu/jit", r"(?s)gpt2_tiny: bare .* CPU s\).* times the CPU s.*cpu/jit: "),
+    ShortForm(
+        "rediscovery/alone.py", "exported:clamp_of_nan", r"clamp_of_nan openvino/\S+ \S+ 1 of 4, by nan of",
+    ),
+    ShortForm(
+        "rediscovery/run.py", "--given --all --only exported:clamp_of_nan",
+        r"1 reports: verdict right 1 \(100.0%\), operator too 1",
+    ),
     ShortForm("reduction_cost.py", "{campaign} --most 1", "all: 1 reduced"),
     ShortForm("refused_programs.py", "--kinds parallel --most 1 --minutes 2", r"all +1 "),
     ShortForm("several_faults.py", "mlp --faults 6 --graphs 1", r" 1 +[1-9]\d* "),

@@ -26,10 +26,6 @@ def erfcx():
     return Call(torch.special.erfcx), (torch.linspace(1, 8, 16),)
 
 
-def as_strided_of_view():
-    return Call(lambda x: torch.as_strided(x[1:], (2, 2), (3, 1))), (torch.arange(12.0).reshape(4, 3),)
-
-
 def max_pool_of_nan():
     x = torch.arange(16.0).reshape(1, 1, 4, 4)
     x[0, 0, 1, 1] = NAN
@@ -175,45 +171,5 @@ def erf_of_small():
     return Call(torch.erf), (torch.logspace(-7, -1.5, 24),)
 
 
-def arctangent_of_zeros():
-    return Call(torch.atan2), (torch.tensor([0.0, 1.0, -1.0]), torch.tensor([0.0, 0.0, 0.0]))
-
-
-def shift_of_signed():
-    return Call(lambda x, n: x >> n), (torch.tensor([-8, 9, -1]), torch.tensor([1, 2, 3]))
-
-
 def integer_from_one():
     return Call(lambda x: 1.0 - x), (torch.tensor([1, 2, 3]),)
-
-
-def upsample_cubic_on_integers():
-    return Call(lambda x: F.pad(x, (1, 2), mode="circular")), (torch.arange(12.0).reshape(1, 3, 4),)
-
-
-def linear_without_batch():
-    torch.manual_seed(0)
-    return nn.Linear(4, 1), (torch.randn(7, 4),)
-
-
-def lp_pool():
-    torch.manual_seed(0)
-    return Call(lambda x: F.lp_pool2d(x, 1.5, 2)), (torch.randn(1, 3, 7, 7),)
-
-
-def argmax_with_ties():
-    return Call(lambda x: x.argmax(1, keepdim=True)), (torch.tensor([[1.0, 0.0, 1.0], [2.0, 2.0, 2.0], [0, 1.0, 3.0]]),)
-
-
-def transposed_convolution_with_output_padding():
-    torch.manual_seed(0)
-    return nn.ConvTranspose2d(2, 3, 3, 2, 1, output_padding=1, groups=1), (torch.randn(1, 2, 5, 5),)
-
-
-def softsign_of_sparse():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.ReLU(), nn.Softsign()), (torch.randn(1, 3, 4, 4),)
-
-
-def unique_values():
-    return Call(lambda x: torch.unique(x)), (torch.tensor([3, 1, 2, 1, 3]),)

@@ -3,15 +3,6 @@
 import torch
 
 
-def add_to_repeated_row():
-    def f(x):
-        y = x.clone()
-        y[[0, 0]] += y[[0, 0]]
-        return y
-
-    return f, (torch.tensor([[-0.75, 0.5], [1.0, 2.0]]),)
-
-
 def add_to_repeated_row_of_argument():
     def f(x):
         x[[0, 0]] += x[[0, 0]]
@@ -58,56 +49,6 @@ def add_into_unfolded():
     return f, (torch.arange(12.0),)
 
 
-def as_strided_after_update():
-    def f(x):
-        x.add_(1)
-        return torch.as_strided_copy(x, (3,), (2,))
-
-    return f, (torch.arange(10.0)[::2],)
-
-
-def add_at_index_of_expanded():
-    def f(x, v):
-        return x.expand(4, 6).index_add(0, torch.tensor([1, 3]), v)
-
-    torch.manual_seed(0)
-    return f, (torch.rand(1, 6), torch.rand(2, 6))
-
-
-def fill_at_index_of_expanded():
-    def f(x):
-        return x.expand(4, 6).index_fill(0, torch.tensor([1, 3]), 7.0)
-
-    torch.manual_seed(0)
-    return f, (torch.rand(1, 6),)
-
-
-def copy_at_index_of_expanded():
-    def f(x, v):
-        return x.expand(4, 6).index_copy(0, torch.tensor([1, 3]), v)
-
-    torch.manual_seed(0)
-    return f, (torch.rand(1, 6), torch.rand(2, 6))
-
-
-def put_at_index_of_expanded():
-    def f(x, v):
-        return x.expand(4, 6).index_put((torch.tensor([1, 3]),), v)
-
-    torch.manual_seed(0)
-    return f, (torch.rand(1, 6), torch.rand(2, 6))
-
-
-def scatter_into_one_row_and_gather():
-    def f(x, index):
-        total = torch.zeros(1, x.shape[1])
-        total.scatter_add_(0, index[:, None].expand(-1, x.shape[1]), x)
-        return torch.index_select(total, 0, index)
-
-    torch.manual_seed(0)
-    return f, (torch.rand(8, 4), torch.zeros(8, dtype=torch.long))
-
-
 def select_scatter_of_integers():
     return lambda x: torch.select_scatter(x, torch.tensor([0]), 1, 0), (torch.linspace(1.0, 2.0, 10)[None],)
 
@@ -117,13 +58,6 @@ def tensor_of_size():
         return torch.Tensor(x.size()).fill_(2.0)
 
     return f, (torch.ones(3, 2),)
-
-
-def pad_of_sum():
-    def f(mask):
-        return torch.nn.functional.pad(mask.sum(-1, dtype=torch.int32), (1, 0))
-
-    return f, (torch.ones(1, 16384, dtype=torch.bool),)
 
 
 def mask_written_by_index():
@@ -138,12 +72,3 @@ def mask_written_by_index():
 
 def cumsum_to_bfloat16():
     return lambda x: (torch.ones((2, 4, 4), dtype=torch.bool).cumsum(1, dtype=torch.bfloat16), x + 1), (torch.ones(4),)
-
-
-def overlapping_update():
-    def f(x):
-        y = x.clone()
-        y.as_strided((3, 2), (1, 1)).mul_(2)
-        return y
-
-    return f, (torch.arange(1.0, 7.0),)

@@ -3,14 +3,6 @@
 import torch
 
 
-def right_shift_by_width():
-    return lambda x, n: x >> n, (torch.tensor([1000, 77, -5, 12]), torch.tensor([64, 65, 64, 2]))
-
-
-def left_shift_by_width():
-    return lambda x, n: x << n, (torch.tensor([1000, 77, -5, 12]), torch.tensor([64, 65, 64, 2]))
-
-
 def floor_divide_lowest():
     lowest = torch.iinfo(torch.int32).min
     return torch.floor_divide, (torch.tensor([lowest, 9], dtype=torch.int32), torch.tensor([-1, 2], dtype=torch.int32))
@@ -22,16 +14,6 @@ def abs_then_wrap():
         return torch.cat([y, y]).sum()
 
     return f, (torch.tensor([200, 150], dtype=torch.uint8),)
-
-
-def sums_of_products():
-    torch.manual_seed(0)
-    draw = [torch.randint(-(2**31), 2**31 - 1, (2, 2)).to(torch.int32) for _ in range(6)]
-
-    def f(x, y, z, p, q, r):
-        return ((x @ y + x @ z) + (p @ q + p @ r)).sum(1)
-
-    return f, tuple(draw)
 
 
 def any_of_bytes():
@@ -47,23 +29,9 @@ def arange_times_large():
     return lambda x: torch.arange(12) * 1500000000 + x, (torch.zeros(1, dtype=torch.long),)
 
 
-def min_of_bools():
-    torch.manual_seed(0)
-    return lambda x: x.min(0), (torch.randint(2, (5, 32)).bool(),)
-
-
-def max_of_bools():
-    torch.manual_seed(0)
-    return lambda x: x.max(0), (torch.randint(2, (5, 32)).bool(),)
-
-
 def product_of_vector_and_matrix():
     x = torch.arange(24).reshape(2, 3, 4).to(torch.int32)
     return torch.bmm, (x, torch.arange(8).reshape(2, 4, 1).to(torch.int32))
-
-
-def both_over_one():
-    return lambda a, b: (a > 1) & (b > 1), (torch.arange(10), torch.arange(10).to(torch.uint8))
 
 
 def mantissa_times_exponent():

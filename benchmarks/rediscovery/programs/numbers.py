@@ -24,26 +24,6 @@ def sine_of_arctangent_of_nan():
     return lambda x: torch.sin(torch.atan(x)), (torch.tensor([float("nan")]),)
 
 
-def logit_of_slice():
-    def f(x):
-        return torch.special.logit(x[:, :17], eps=0.51)
-
-    return f, (torch.full((2, 20), 0.3),)
-
-
-def stack_of_slices():
-    def f(table, y, alpha, beta):
-        x = table[..., 16]
-        positive, rates = F.softplus(x) + 1e-4, F.softplus(y) + 1e-4
-        a = torch.special.gammaln(positive + alpha[None])
-        b = torch.special.erf(x * beta[None])
-        c = torch.special.xlogy(positive, rates)
-        return torch.stack([a, b, c], -1)
-
-    torch.manual_seed(0)
-    return f, (torch.randn(4, 8, 32), torch.randn(4, 8), torch.rand(8), torch.rand(8))
-
-
 def erf_of_small():
     return torch.erf, (torch.logspace(-8, -2, 32),)
 
@@ -56,33 +36,12 @@ def negative_zero_plus_zeros():
     return lambda x: 1 / (x + torch.zeros(4)), (torch.tensor([-0.0, 0.0, 1.0, -2.0]),)
 
 
-def gelu_of_infinity():
-    return F.gelu, (torch.tensor([float("inf"), float("-inf"), 1.0, 2.0]),)
-
-
 def half_overflow_seen_as_finite():
     def f(x):
         y = x * x
         return torch.isinf(y), torch.where(torch.isinf(y), torch.zeros_like(y), y)
 
     return f, (torch.full((40,), 300.0, dtype=torch.float16),)
-
-
-def half_and_back():
-    return lambda x: x.half().float(), (torch.arange(20.0) / 7,)
-
-
-def bfloat16_rotary():
-    def turned(x):
-        half = x.shape[-1] // 2
-        return torch.cat((-x[..., half:], x[..., :half]), -1)
-
-    def f(q, cos, sin):
-        return q * cos[:, None] + turned(q) * sin[:, None]
-
-    torch.manual_seed(0)
-    draw = torch.randn(1, 7, 16), torch.randn(1, 7, 16)
-    return f, (torch.randn(1, 2, 7, 16).bfloat16(), draw[0].bfloat16(), draw[1].bfloat16())
 
 
 def minimum_of_signed_zeros():
@@ -103,15 +62,6 @@ def softmax_of_nan_constant():
 
 def infinite_constant_to_integers():
     return lambda x: x + torch.log(torch.zeros(3)).sum(dtype=torch.int32) * 0, (torch.ones(4, dtype=torch.int32),)
-
-
-def tanhshrink_then_atan2():
-    def f(x):
-        y = F.tanhshrink(x)
-        return torch.atan2(y, y)
-
-    torch.manual_seed(0)
-    return f, (torch.randn(1, 3, 64, 64),)
 
 
 def complex_plus_broadcast():
@@ -153,4 +103,6 @@ def nextafter_of_half():
 
 
 def upsample_that_keeps_a_size():
-    return lambda x: F.interpolate(x, scale_factor=(1.3, 1.5), mode="bilinear"), (torch.arange(12.0).reshape(1, 1, 3, 4),)
+    return lambda x: F.interpolate(x, scale_factor=(1.3, 1.5), mode="bilinear"), (
+        torch.arange(12.0).reshape(1, 1, 3, 4),
+    )

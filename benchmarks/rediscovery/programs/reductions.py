@@ -17,14 +17,6 @@ def argmax_after_sine_transposed():
     return f, (torch.randn(6, 8),)
 
 
-def argmin_after_sine_transposed():
-    def f(x):
-        return x.clone().sin_().t().argmin()
-
-    torch.manual_seed(1)
-    return f, (torch.randn(6, 8),)
-
-
 def argmax_over_all_of_transposed():
     torch.manual_seed(0)
     return lambda x: (x.t() * 2).argmax(), (torch.randn(6, 8),)
@@ -38,24 +30,9 @@ def softmax_of_weighted_sums():
     return f, (torch.ones(5, 1, 32, 32), torch.ones(5))
 
 
-def norm_and_max_pool():
-    def f(x):
-        a = F.layer_norm(x, (x.shape[-1],))
-        b = F.max_pool2d(a, 1, 1)
-        return b, b.transpose(2, 3).clamp(-0.66, 0.53)
-
-    torch.manual_seed(0)
-    return f, (torch.rand(3, 1, 2, 2),)
-
-
 def std_of_large():
     torch.manual_seed(0)
     return lambda x: x.std(), (torch.randn(64) * 1e20,)
-
-
-def norm_then_reciprocal():
-    torch.manual_seed(0)
-    return lambda x: torch.reciprocal(F.layer_norm(x, [128]).abs() + 1e-6), (torch.randn(64, 128),)
 
 
 def product_to_bool():
@@ -63,58 +40,13 @@ def product_to_bool():
     return lambda x: torch.prod(x, dtype=torch.bool), (torch.randn(3, 4),)
 
 
-def sum_to_bool():
-    torch.manual_seed(0)
-    return lambda x: torch.sum(x, dtype=torch.bool), (torch.randn(3, 4).half(),)
-
-
 def multilabel_margin():
     torch.manual_seed(0)
     return F.multilabel_margin_loss, (torch.randn(2, 5), torch.tensor([[2, 0, -1, 3, 1], [1, -1, 2, 0, 4]]))
 
 
-def cummin_of_one_number():
-    return lambda x: torch.cummin(torch.ones(()) * x, -1)[0], (torch.tensor(2.0),)
-
-
-def cummin_of_nothing():
-    return lambda x: torch.cummin(x.clone(), -1)[0], (torch.rand(0),)
-
-
 def cumsum_of_constant():
     return lambda x: torch.cumsum(torch.full((), 2.0), 0) + x, (torch.ones(3),)
-
-
-def gumbel_softmax_by_hand():
-    def f(x, noise):
-        y = torch.atanh(x)
-        z = torch.softmax((y + noise) / 0.5, -1)
-        return torch.addcdiv(z, y, z)
-
-    torch.manual_seed(0)
-    return f, (torch.rand(3, 16), torch.rand(3, 16))
-
-
-def group_norm_of_constant():
-    norm, group = torch.nn.BatchNorm1d(10).eval(), torch.nn.GroupNorm(10, 10).eval()
-    return torch.nn.Sequential(norm, torch.nn.ELU(), group), (torch.ones(6, 10, 12),)
-
-
-def vector_norm_of_zero():
-    torch.manual_seed(0)
-    return lambda x: torch.linalg.vector_norm(x, 0.0), (torch.rand(3, 4),)
-
-
-def group_norm_attention():
-    norm = torch.nn.GroupNorm(7, 7)
-
-    def f(x):
-        h = norm(x)
-        a = F.scaled_dot_product_attention(h, h, h)
-        return torch.bmm(a, a.transpose(1, 2))
-
-    torch.manual_seed(0)
-    return f, (torch.rand(8, 7, 7),)
 
 
 def product_with_padded_channels_last():

@@ -18,8 +18,8 @@ def undefined_masks(
     """Boolean masks by result slot; empty where everything is defined.
 
     Integer division by zero, float → integer out of range (ISO C 6.3.1.4), shifts past the width, duplicate
-    indices of a write of different values that does not accumulate, memory never written, eigenvectors (any sign is one), transforms and
-    factorisations of NaN or infinity.
+    indices of a write of different values that does not accumulate, memory never written, eigenvectors (any sign is
+    one), transforms and factorisations of NaN or infinity.
     """
     if call.traits.undefined_if_not_finite and not all(map(_finite, [*args, *kwargs.values()])):
         return _not_finite_masks(results, call.traits.undefined_if_not_finite == "not NaN")
