@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -28,6 +29,7 @@ _NOT_PASTED: Final = ("__future__", "typing", "collections", "torch", "mindgap")
 _CONSTANT: Final = "PROPERTIES"
 _SIGNATURE: Final = "def run(model, fresh):"
 #: The outputs of the runtime.
+_PARSING: Final = threading.Lock()
 _OUTPUTS: Final = "found"
 
 
@@ -74,15 +76,21 @@ def read_runner(
         if text.count(old) != 1:
             raise ValueError(f"{file}: {old!r} occurs {text.count(old)} times in {function}")
         text = text.replace(old, new)
-    used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    used = {node.id for node in ast.walk(parsed(text)) if isinstance(node, ast.Name)}
     needed = tuple(line for line, name in imports if name in used)
     return ScriptRunner(text, needed, tuple(packages), properties or {}, diagnostics, in_torch)
+
+
+def parsed(source: str) -> ast.Module:
+    """Parses Python code. Python 3.11 counts the depth of all threads that make syntax trees in one number."""
+    with _PARSING:
+        return ast.parse(source)
 
 
 def call_apart(runner: ScriptRunner) -> ScriptRunner | None:
     """Returns a runner whose `run` exports and loads the model, and returns the call of the runtime as a function
     without arguments. None for one that loads the model with each call."""
-    statements = ast.parse(runner.run).body
+    statements = parsed(runner.run).body
     function = next(each for each in statements if isinstance(each, ast.FunctionDef) and each.name == "run")
     calls = [each for each in function.body if _sets_outputs(each)]
     if not calls and any(map(_sets_outputs, ast.walk(function))):
@@ -106,7 +114,7 @@ def _read(file: Path, function: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """The text of the function behind all that is neither an import nor another function, and the imports with the
     names that they bind, numpy's last."""
     source = file.read_text(encoding="utf-8")
-    lines, body = source.splitlines(), ast.parse(source).body
+    lines, body = source.splitlines(), parsed(source).body
     text, imports = "", list[tuple[str, str]]()
     end = 0
     for node in body:

@@ -106,6 +106,15 @@ class Mixture(nn.Module):
         return sum(gates[..., n, None] * F.gelu(expert(tokens)) for n, expert in enumerate(self.experts))
 
 
+class UnsortedMixture(Mixture):
+    """The same, whose router also returns its choice, by `topk(sorted=False)`, as layers of transformers do."""
+
+    def forward(self, tokens):
+        weights, chosen = torch.softmax(self.router(tokens), -1).topk(3, -1, sorted=False)
+        gates = torch.zeros(*tokens.shape[:-1], 4).scatter(-1, chosen, weights)
+        return sum(gates[..., n, None] * F.gelu(e(tokens)) for n, e in enumerate(self.experts)), weights, chosen
+
+
 class Convolutions(nn.Module):
     """A sentence classifier with filters of three widths, the maximum of each over time."""
 
@@ -207,6 +216,11 @@ def rotary():
 def mixture_of_experts():
     torch.manual_seed(0)
     return Mixture().eval(), (torch.randn(2, 5, 12),)
+
+
+def mixture_unsorted():
+    torch.manual_seed(0)
+    return UnsortedMixture().eval(), (torch.randn(2, 5, 12),)
 
 
 def sentence_filters():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -37,7 +36,7 @@ from mindgap.findings.script.frame import (
 )
 from mindgap.findings.script.script_platform import ScriptPlatform, runner_of
 from mindgap.graph import MindgapError
-from mindgap.platforms.script_runner import ScriptRunner
+from mindgap.platforms.script_runner import ScriptRunner, parsed
 
 #: The side that is wrong.
 Wrong = Literal["platform", "reference", "undecided"]
@@ -57,7 +56,6 @@ _MAINS: Final[Mapping[Kind, str]] = {
 }  # fmt: skip
 #: Statements with an empty line before and after them.
 _BLOCKS: Final = (ast.ClassDef, ast.FunctionDef)
-_PARSING: Final = threading.Lock()
 #: What the runners of JAX and onnxruntime-web define besides `run`.
 _RUNNER_NAMES: Final = ("packet", "original", "torchax", "loaded", "Net", "PROGRAM", "PAGE", "SOFTWARE", "Server")
 #: What the frame defines behind the head of a script.
@@ -146,7 +144,7 @@ def case_part(script: str) -> str:
 
     `script`: a whole script, or a case part alone. Raises `ValueError` where there are no cases.
     """
-    body = _parsed(script).body
+    body = parsed(script).body
     heads = [index for index, node in enumerate(body) if "PACKAGES" in _defines(node)]
     nodes = [node for node in body[heads[0] + 1 if heads else 0 :] if not _is_frame(node)]
     if not any("CASES" in _defines(node) for node in nodes):
@@ -168,12 +166,6 @@ def _defines(node: ast.stmt) -> tuple[str, ...]:
     return tuple(map(ast.unparse, names))
 
 
-def _parsed(source: str) -> ast.Module:
-    """Parses Python code. Python 3.11 counts the depth of all threads that make syntax trees in one number."""
-    with _PARSING:
-        return ast.parse(source)
-
-
 def _is_frame(node: ast.stmt) -> bool:
     """Whether a statement behind the head of a script is of its frame: a name of it, or neither name nor import."""
     names = _defines(node)
@@ -185,7 +177,7 @@ def _is_frame(node: ast.stmt) -> bool:
 def declared(cases: str) -> dict[str, object]:
     """Returns the constants that a case part sets besides `CASES`: `FAILURE`, `SIGNAL`, `COMPARE`, `EXACT`, …"""
     names: dict[str, object] = {}
-    for node in _parsed(cases).body:
+    for node in parsed(cases).body:
         if isinstance(node, ast.Assign) and set(_defines(node)) & set(_DECLARED):
             names[_defines(node)[0]] = ast.literal_eval(node.value)
     return names

@@ -18,6 +18,7 @@ from mindgap.graph import Graph, Node, Ref, operands
 from mindgap.graph.operators import traits
 from mindgap.judge.oracle.evaluation.float64 import bind_call, cast_operand, evaluate, neutral_float64, packet_of
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real
+from mindgap.judge.oracle.evaluation.unordered import best_first, in_any_order
 from mindgap.judge.oracle.examination import SIGMAS
 
 #: The operators that round to steps, as functions that never fall.
@@ -284,7 +285,11 @@ def _picked(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup) -> 
     rows = ordered_rows(graph, number, lookup)
     x, spread, dim, positions, expected = rows.x, rows.sigma, rows.dim, rows.like(chosen), rows.exact
     valid = (positions >= 0) & (positions < x.shape[dim])
-    inside = positions.clamp(0, max(x.shape[dim] - 1, 0))
+    inside, order = positions.clamp(0, max(x.shape[dim] - 1, 0)), None
+    if in_any_order(node):
+        order = best_first(node, x.gather(dim, inside), dim)
+        inside, valid = inside.gather(dim, order), valid.gather(dim, order)
+        expected = expected.gather(dim, best_first(node, x.gather(dim, expected), dim))
     got, wanted = x.gather(dim, inside), x.gather(dim, expected)
     near = (got - wanted).abs() <= SIGMAS * (spread.gather(dim, inside) + spread.gather(dim, expected))
     tied = (got == wanted) | (torch.isnan(got) & torch.isnan(wanted))
@@ -294,6 +299,7 @@ def _picked(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup) -> 
     bad = ~(valid & (near | tied))
     if packet_of(node.op) in ("sort", "argsort", "topk") and positions.numel():
         bad |= _repeated(inside, dim)
+    bad = bad if order is None else torch.zeros_like(bad).scatter(dim, order, bad)
     return bad.reshape(chosen.shape)
 
 

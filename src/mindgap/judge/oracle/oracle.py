@@ -267,7 +267,8 @@ class Oracle:
         starts = self.graph.first_value
 
         def after(index: int, results: list[Any]) -> list[Any]:
-            return impose(starts[index], round_results(self._float64.calls[index], results), imposed)
+            call = self._float64.calls[index]
+            return impose(call, starts[index], round_results(call, results), imposed)
 
         values = self._float64.run(self._inputs, after)
         return {number: values[number] for number in self.graph.outputs}
@@ -283,7 +284,7 @@ class Oracle:
             if index not in limited:
                 pairs = zip(results, final, call.node.outputs, strict=True)
                 final = [without_limits(exact, y, spec) for exact, y, spec in pairs]
-            return impose(starts[index], final, self.imposed)
+            return impose(call, starts[index], final, self.imposed)
 
         values = self._float64.run(self._inputs, after)
         return {number: values[number] for number in self.graph.outputs}

@@ -14,6 +14,7 @@ import torch
 
 from mindgap.judge.oracle.evaluation.float64 import BoundCall, Float64Graph, evaluate
 from mindgap.judge.oracle.evaluation.formats import is_real, rounded, widen
+from mindgap.judge.oracle.evaluation.unordered import in_any_order, shuffled
 from mindgap.judge.oracle.examination import SIGMAS
 from mindgap.judge.oracle.float_classes import FINITE, all_finite, class_bits
 from mindgap.judge.oracle.shadows.result_rounding import (
@@ -182,6 +183,8 @@ class Replays:
         self._together = 1 if whole else replays_at_once(graph.graph, clean.parts)
         # Without noise nothing is a little away from S.
         self._non_smooth = [bool(self._noise) and is_non_smooth(call) for call in graph.calls]
+        starts = graph.graph.first_value
+        self._free = [in_any_order(c.node) and starts[i] + 1 not in self._decisions for i, c in enumerate(graph.calls)]
         self._generator = torch.Generator().manual_seed(0xC0FFEE)
         self._quiet: dict[int, bool] = {}
         self.count = 0
@@ -195,8 +198,8 @@ class Replays:
 
     def ensure(self, count: int) -> None:
         """At least this many replays."""
-        # Without noise every replay is S itself: one is enough.
-        wanted = count if self._noise else 1
+        # Without noise and orders that are free every replay is S itself: one is enough.
+        wanted = count if self._noise or any(self._free) else 1
         while self.count < wanted:
             together = min(self._together, wanted - self.count)
             self._replay(together)
@@ -255,7 +258,9 @@ class Replays:
 
         def after(index: int, results: list[Any]) -> list[Any]:
             first = graph.first_value[index]
-            final = impose(first, self._settled(replay, index, results), self._decisions)
+            call, settled = self._graph.calls[index], self._settled(replay, index, results)
+            settled = shuffled(call.node, settled, self._generator) if self._free[index] else settled
+            final = impose(call, first, settled, self._decisions)
             for slot, y in enumerate(final):
                 self._record(first + slot, y)
                 fresh.add(first + slot)

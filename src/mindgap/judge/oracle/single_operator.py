@@ -16,6 +16,7 @@ from mindgap.judge.oracle.decisions import decision_slots, implausible
 from mindgap.judge.oracle.evaluation.float64 import bind_call, evaluate, neutral_float64
 from mindgap.judge.oracle.evaluation.formats import FORMATS, in_range, is_real, rounded, widen
 from mindgap.judge.oracle.evaluation.scalar_rounding import ScalarOperand, roundings, scalar_operands, with_roundings
+from mindgap.judge.oracle.evaluation.unordered import in_any_order, in_order_of
 from mindgap.judge.oracle.examination import BULK_RATIO, SIGMAS, Examined, Expectation, examine
 from mindgap.judge.oracle.float_classes import ANY, class_bits
 from mindgap.judge.oracle.oracle import Oracle
@@ -53,6 +54,9 @@ class LocalExpectation:
         hard = self.hard[slot]
         if hard is None:
             return Examined("calm")
+        node = self.oracle.graph.nodes[self.node]
+        if slot == 0 and in_any_order(node):
+            got = in_order_of(node, got, hard.step)
         verdict = examine(hard, got, self.typical[slot])
         if verdict.kind == "discrepant" and not is_real(hard.dtype) and verdict.bad is not None:
             return self._without_ties(slot, got, verdict, verdict.bad)

@@ -26,6 +26,7 @@ from mindgap.judge.oracle import (
 )
 from mindgap.judge.oracle.bounds.promises import promised_by
 from mindgap.judge.oracle.evaluation.formats import FORMATS
+from mindgap.judge.oracle.evaluation.unordered import in_any_order
 from mindgap.judge.trace.blame import blamed
 from mindgap.judge.trace.contradictions import contradictions
 from mindgap.judge.trace.culprit_search import CulpritSearch, ObservedOutputs
@@ -289,7 +290,10 @@ class Judge:
             return replace(found, detail=lost.sentence(*self._named(lost.node)))
         differing = [n for n, word in zip(self.oracle.graph.outputs, words, strict=True) if word != "identical"]
         nodes = unstable_decisions(self.oracle, self._inputs, differing)
-        return replace(found, detail=detail_of_decisions([*map(self._named, nodes)]) + found.detail)
+        free = [node for node in nodes if in_any_order(self.oracle.graph.nodes[node])]
+        decided = detail_of_decisions([self._named(node) for node in nodes if node not in free])
+        decided += detail_of_decisions([*map(self._named, free)], "any order of the elements is right")
+        return replace(found, detail=decided + found.detail)
 
     def _named(self, node: int) -> tuple[str, str]:
         """The operator and the line of a node of the functional graph."""

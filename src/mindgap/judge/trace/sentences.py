@@ -63,12 +63,13 @@ def detail_of_calm(
     return f"no error above {worst:.3g} σ from the nearer shadow{note}"
 
 
-def detail_of_decisions(places: Sequence[tuple[str, str]]) -> str:
-    """What rounding may decide otherwise: operators with the lines that they come from, the first three. Empty without
-    any."""
+def detail_of_decisions(
+    places: Sequence[tuple[str, str]], why: str = "rounding decides between near-equal operands"
+) -> str:
+    """What may come out otherwise: operators with the lines that they come from, the first three. Empty without any."""
     names = [f"{op} ({label})" if label else op for op, label in dict.fromkeys(places)]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"rounding decides between near-equal operands at {', '.join(names[:3])}{more}; " if names else ""
+    return f"{why} at {', '.join(names[:3])}{more}; " if names else ""
 
 
 def _ops(graph: Graph, numbers: Iterable[int]) -> str:

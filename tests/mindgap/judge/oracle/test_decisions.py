@@ -15,6 +15,7 @@ from judge.oracle.bench import build, normal
 from mindgap.graph import Decision, DType, Labels
 from mindgap.judge.oracle import MANY, Oracle, decision_slots, local_expectation
 from mindgap.judge.oracle.decisions import implausible
+from mindgap.judge.oracle.evaluation.unordered import at_chosen
 
 TIED = torch.tensor([[3.0, 1.0, 3.0, 2.0], [0.0, 5.0, 4.0, 5.0]])
 
@@ -44,6 +45,43 @@ def test_topk_and_sort_choose_each_position_once() -> None:
     sort = applied("aten.sort.default", TIED)
     assert sort.kind(positions([1, 3, 2, 0], [0, 2, 3, 1]), 1) is None
     assert sort.kind(positions([1, 3, 2, 2], [0, 2, 3, 1]), 1) == "discrepant"
+
+
+def unsorted(x: torch.Tensor, k: int, largest: bool = True) -> Any:
+    return applied("aten.topk.default", x, k, -1, largest, False)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_an_unsorted_topk_may_give_its_elements_in_any_order(largest: bool) -> None:
+    x = torch.tensor([[4.0, 1.0, 3.0, 2.0], [0.0, 5.0, 4.0, 7.0]]) * (1 if largest else -1)
+    one = unsorted(x, 3, largest)
+    assert one.kind(positions([3, 0, 2], [2, 3, 1]), 1) is None, "the right ones, in another order"
+    assert one.kind(x.gather(1, positions([3, 0, 2], [2, 3, 1])), 0) is None
+    assert one.kind(positions([3, 0, 1], [2, 3, 1]), 1) == "discrepant", "one of the others"
+    assert one.kind(positions([3, 0, 0], [2, 3, 1]), 1) == "discrepant", "one twice"
+    assert one.kind(x.gather(1, positions([3, 0, 1], [2, 3, 1])), 0) == "discrepant"
+
+
+def test_values_follow_the_indices_that_a_platform_chose() -> None:
+    torch.manual_seed(1)
+    x = torch.randn(40, 12)
+    calls = [("k", "aten.topk.default", "i0", 5, -1, True, False), ("y", "aten.mul.Scalar", "k", 2.0)]
+    graph = build([x.numpy()], calls, ["k", "k.1", "y"])
+    values, indices = torch.topk(x, 5)
+    order = torch.rand(values.shape).argsort(-1)
+    chosen = indices.gather(-1, order)
+    number = graph.outputs[1]
+    oracle = Oracle(graph, [x.numpy()], decisions={number: chosen})
+    assert torch.equal(oracle.step.wide(graph.outputs[0]), values.gather(-1, order).double())
+    assert torch.equal(oracle.step.wide(graph.outputs[2]), 2 * values.gather(-1, order).double())
+    free = Oracle(graph, [x.numpy()])
+    assert (free.expectation(graph.outputs[2]).sigma > 0).any(), "nobody knows the order"
+
+
+def test_an_index_that_rounding_chose_takes_the_place_of_one_that_it_did_not_choose() -> None:
+    node = build([np.zeros((1, 6), "float32")], [("k", "aten.topk.default", "i0", 3, -1, True, False)], ["k"]).nodes[0]
+    own = [torch.tensor([[9.0, 8.0, 7.0]]), torch.tensor([[4, 1, 5]])]
+    assert at_chosen(node, own, torch.tensor([[5, 2, 4]]))[0].tolist() == [[7.0, 8.0, 9.0]]
 
 
 def test_a_stable_sort_keeps_the_order_of_the_tied() -> None:

@@ -11,6 +11,7 @@ from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import TensorSpec
 from mindgap.judge.oracle.evaluation.float64 import BoundCall
 from mindgap.judge.oracle.evaluation.formats import FORMATS, in_range, is_real, rounded, widen
+from mindgap.judge.oracle.evaluation.unordered import at_chosen, in_any_order
 from mindgap.judge.oracle.float_classes import all_finite
 
 #: Decisions to impose: value number -> the tensor somebody chose.
@@ -59,9 +60,11 @@ def rounds(y: Any, spec: TensorSpec) -> bool:
     return isinstance(y, torch.Tensor) and is_real(spec.dtype) and (y.is_floating_point() or y.is_complex())
 
 
-def impose(first: int, results: list[Any], decisions: Decisions) -> list[Any]:
+def impose(call: BoundCall, first: int, results: list[Any], decisions: Decisions) -> list[Any]:
     """Results with decided values put in."""
     if not decisions:
         return results
+    if first + 1 in decisions and in_any_order(call.node):
+        results = at_chosen(call.node, results, decisions[first + 1])
     chosen: list[Any] = [decisions.get(first + slot, y) for slot, y in enumerate(results)]
     return [y if y is None else widen(y) for y in chosen]

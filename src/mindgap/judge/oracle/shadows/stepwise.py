@@ -153,7 +153,8 @@ class Stepwise:
         chain = {node for number in read - values.keys() for node in self._recomputed[number]}
 
         def after(index: int, results: list[Any]) -> list[Any]:
-            final = impose(graph.first_value[index], round_results(self._graph.calls[index], results), self._decisions)
+            call = self._graph.calls[index]
+            final = impose(call, graph.first_value[index], round_results(call, results), self._decisions)
             specs = graph.nodes[index].outputs
             return [_as_declared(y, s) if isinstance(y, torch.Tensor) else y for y, s in zip(final, specs, strict=True)]
 
@@ -211,7 +212,7 @@ def _shadow_segment(graph: Float64Graph, nodes: range, values: dict[int, Any], d
 
     def after(index: int, results: list[Any]) -> list[Any]:
         call, first = graph.calls[index], starts[index]
-        final = impose(first, round_results(call, results), decisions)
+        final = impose(call, first, round_results(call, results), decisions)
         for slot, y in enumerate(final):
             if isinstance(y, torch.Tensor):
                 made.values[first + slot] = _as_declared(y, call.node.outputs[slot])
@@ -269,6 +270,6 @@ def wide(
         call = graph.calls[index]
         if call.traits.casts:
             results = [kept_in_range(y, spec) for y, spec in zip(results, call.node.outputs, strict=True)]
-        return impose(starts[index], results, decisions)
+        return impose(call, starts[index], results, decisions)
 
     return graph.run(inputs, after, keep=keep)
