@@ -12,7 +12,8 @@ from everyday import suite
 
 #: Usual things that run in one command in CI: a net, decoders with caches of several forms, text, state, forms, errors.
 FEW = (
-    "vision:convolutional", "caches:step_with_a_tuple", "caches:step_that_replaces_entries", "text:padded_right", "text:mixture_unsorted",
+    "vision:convolutional", "caches:step_with_a_tuple", "caches:step_that_replaces_entries", "text:padded_right",
+    "text:mixture_unsorted",
     "recurrent:packed", "forms:read_only_mapping", "forms:model_output_result", "state:writes_its_argument",
     "state:counting_buffer", "losses:cross_entropy", "mistakes:wrong_view", "mistakes:weights_on_meta",
 )  # fmt: skip
