@@ -135,7 +135,7 @@ def script_source(form: ScriptForm) -> str:
         ]),
     ]  # fmt: skip
     head = _head(form, runner, "\n".join(body))
-    constants = form.cases and not isinstance(_parsed(form.cases).body[0], _BLOCKS)
+    constants = form.cases and not isinstance(parsed(form.cases).body[0], _BLOCKS)
     return head + "\n" * (1 if constants else 2) + "\n\n".join(each for each in body if each) + "\n"
 
 
