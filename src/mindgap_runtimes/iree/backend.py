@@ -51,6 +51,13 @@ _COMPILED: Final = (
         ("default", "kept"),
     ),
     Option(
+        "without",
+        "flags of iree-compile to set false, joined by +",
+        (),
+        r"iree-[\w-]+(\+iree-[\w-]+)*",
+        "flags joined by +",
+    ),
+    Option(
         "parameters",
         "parameters are constants of the program (default), or kept outside of it",
         ("inline", "external"),
@@ -177,7 +184,7 @@ def properties(options: Options) -> dict[str, str | int]:
         values["iree-llvmcpu-target-cpu"] = options["cpu"]
     if options.get("opt", "default") != "default":
         values["iree-opt-level"] = options["opt"]
-    return values
+    return {**values, **dict.fromkeys(filter(None, options.get("without", "").split("+")), "false")}
 
 
 def _variables(options: Options) -> Mapping[str, str]:

@@ -33,6 +33,7 @@ _OPTIONS: Final = (
         "pipeline", "what tvm.compile runs, or Relax's pipeline zero before, which folds and fuses", ("default", "zero")
     ),
     Option("opt", "LLVM's optimisation of the code (default all)", ("all", "off")),
+    Option("without", "passes to leave out, by name, joined by +", (), r"[\w.]+(\+[\w.]+)*", "names joined by +"),
     threads("threads within a kernel (default: one per core, or OMP_NUM_THREADS)"),
 )
 _PACKAGES: Final = ("apache-tvm",)
@@ -78,7 +79,9 @@ class TvmPlatform:
                 module = frontend.from_exported_program(program.exported)
             if self._options.get("pipeline") == "zero":
                 module = self._tvm.relax.get_pipeline("zero")(module)
-            compiled = self._tvm.compile(module, self._target)
+            without = self._options.get("without", "").split("+")
+            with self._tvm.transform.PassContext(disabled_pass=[each for each in without if each]):
+                compiled = self._tvm.compile(module, self._target)
             machine = self._tvm.relax.VirtualMachine(compiled, self._tvm.cpu())
         except Exception as error:
             if isinstance(error, MemoryError):
@@ -150,13 +153,13 @@ def properties(options: Options) -> dict[str, str | int]:
 
 def _script(options: Options) -> ScriptRunner | None:
     """`cpu=host` is another target on each machine; `threads` is a variable of the environment."""
-    if "pipeline" in options or options.get("cpu") == "host":
+    if {"pipeline", "without"} & options.keys() or options.get("cpu") == "host":
         return None
     return read_runner(_RUN, _PACKAGES, properties=properties(options))
 
 
 def _file_script(options: Options, file: str) -> ScriptRunner | None:
-    if "pipeline" in options or options.get("cpu") == "host":
+    if {"pipeline", "without"} & options.keys() or options.get("cpu") == "host":
         return None
     return read_runner(
         _RUN, (*_PACKAGES, "onnx"), "run_file", properties=properties(options), edits={'"FILE"': repr(file)}

@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from cli.command_line import mindgap
+from mindgap.platforms.environments import environments
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.platforms.stages import Shown
 from mindgap_diagnosis.passes.at_fault import pass_at_fault
@@ -197,3 +198,26 @@ def test_a_program_whose_optimizer_of_onnxruntime_is_known(tmp_path: Path) -> No
         "reduce", "model.py:silu", "-p", "onnxruntime/cpu@env=ort", "--seconds", "10", "--out", "r", cwd=tmp_path
     )
     assert "disabled_optimizers=['QuickGeluFusion']" in ran.out, ran.err
+
+
+def test_passes_of_tvm_and_flags_of_iree() -> None:
+    """Where no run shows the stage, the passes are tried too."""
+    runs = Runs(parse("tvm/cpu"), ("tirx.StorageRewrite", "FuseOps"))
+    line = pass_at_fault(runs, "unknown")
+    assert line == "with tvm.transform.PassContext(disabled_pass=['tirx.StorageRewrite', 'FuseOps']): tvm.compile(…)"
+    flag = "iree-llvmcpu-link-embedded"
+    assert pass_at_fault(Runs(parse("iree/cpu"), (flag,)), "code generation") == f"iree-compile --{flag}=false"
+    assert pass_at_fault(Runs(parse("iree/cpu"), (flag,)), "front end") == ""
+
+
+@pytest.mark.nightly
+def test_the_flag_of_iree_without_which_log10_links(tmp_path: Path) -> None:
+    """The embedded linker has no log10f. In docs/findings/iree-cpu/log10_fails.py."""
+    if "iree" not in {each.name for each in environments()}:
+        pytest.skip("no environment of IREE")
+    (tmp_path / "log.py").write_text(
+        "import torch\n\n\nclass Log(torch.nn.Module):\n    def forward(self, x):\n        return torch.log10(x)\n\n\n"
+        "def make():\n    return Log(), (torch.rand(8) + 0.5,)\n"
+    )
+    ran = mindgap("reduce", "log.py:make", "-p", "iree/cpu", "--out", "out", cwd=tmp_path)
+    assert "`iree-compile --iree-llvmcpu-link-embedded=false`" in ran.out, ran.err

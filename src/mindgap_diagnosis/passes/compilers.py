@@ -1,0 +1,45 @@
+"""Passes of TVM and switches of IREE's compiler by name, and the lines that leave some out.
+
+Left out of both lists is what no program compiles without. A compiler of another version knows some of them only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from mindgap.platforms.name import PlatformName
+
+#: Each alone and all together can be left out of a compilation (0.27.0.post1).
+_TVM: Final = (
+    "FoldConstant", "FuseOps", "FuseTIR", "RewriteDataflowReshape", "StaticPlanBlockMemory", "KillAfterLastUse",
+    "s_tir.CanonicalizeLoop", "s_tir.StmtSimplify", "s_tir.InjectSoftwarePipeline", "tirx.NarrowDataType",
+    "s_tir.LoopPartition", "tirx.VectorizeLoop", "tirx.StorageRewrite", "s_tir.HoistIfThenElse",
+    "s_tir.InsertHoistIfThenElse", "tirx.RemoveNoOp", "tirx.UnrollLoop", "tirx.StmtSimplify",
+    "s_tir.RewriteUnsafeSelect", "tirx.CommonSubexprElim",
+)  # fmt: skip
+#: Boolean flags of `iree-compile` (3.13.0), which set to false leave something out.
+_IREE: Final = (
+    "iree-opt-const-eval", "iree-opt-const-expr-hoisting", "iree-opt-strip-assertions", "iree-opt-data-tiling",
+    "iree-opt-aggressively-propagate-transposes", "iree-dispatch-creation-fuse-multi-use",
+    "iree-llvmcpu-reassociate-fp-reductions", "iree-llvmcpu-skip-intermediate-roundings",
+    "iree-llvmcpu-use-decompose-softmax-fuse", "iree-llvmcpu-link-ukernel-bitcode", "iree-llvmcpu-loop-interleaving",
+    "iree-llvmcpu-loop-unrolling", "iree-llvmcpu-loop-vectorization", "iree-llvmcpu-slp-vectorization",
+    "iree-llvmcpu-link-embedded",
+)  # fmt: skip
+
+
+def tvm_passes(_: PlatformName) -> Sequence[str]:
+    return _TVM
+
+
+def tvm_remedy(names: Sequence[str]) -> str:
+    return f"with tvm.transform.PassContext(disabled_pass={[*names]}): tvm.compile(…)"
+
+
+def iree_flags(_: PlatformName) -> Sequence[str]:
+    return _IREE
+
+
+def iree_remedy(names: Sequence[str]) -> str:
+    return " ".join(("iree-compile", *(f"--{each}=false" for each in names)))
