@@ -8,7 +8,14 @@ from typing import Final
 
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.stages import Stage, VariantRuns
-from mindgap_diagnosis.passes.compilers import iree_flags, iree_remedy, tvm_passes, tvm_remedy
+from mindgap_diagnosis.passes.compilers import (
+    iree_flags,
+    iree_remedy,
+    openvino_properties,
+    openvino_remedy,
+    tvm_passes,
+    tvm_remedy,
+)
 from mindgap_diagnosis.passes.inductor import inductor_passes, inductor_remedy, inductor_switches
 from mindgap_diagnosis.passes.onnxruntime import onnxruntime_passes, onnxruntime_remedy
 from mindgap_diagnosis.passes.smallest_set import smallest_set
@@ -30,11 +37,13 @@ class PassList:
 
 #: Stages that a compiler's passes may bring a fault in. Where no run shows more, the passes are tried.
 _COMPILED: Final[frozenset[Stage]] = frozenset(("graph compiler", "code generation", "compiler", "unknown"))
+_PLUGIN: Final[frozenset[Stage]] = frozenset(("graph compiler", "device plugin", "kernel", "unknown"))
 _PASSES: Final[Mapping[str, PassList]] = {
     "onnxruntime/cpu": PassList(frozenset(("graph optimiser",)), onnxruntime_passes, onnxruntime_remedy),
     "cpu/inductor": PassList(frozenset(("graph pass",)), inductor_passes, inductor_remedy),
     "cuda/inductor": PassList(frozenset(("graph pass",)), inductor_passes, inductor_remedy),
     "tvm/cpu": PassList(_COMPILED, tvm_passes, tvm_remedy),
+    "openvino/cpu": PassList(_PLUGIN, openvino_properties, openvino_remedy),
     "iree/cpu": PassList(_COMPILED, iree_flags, iree_remedy),
 }
 

@@ -1,6 +1,7 @@
-"""Passes of TVM and switches of IREE's compiler by name, and the lines that leave some out.
+"""Passes of TVM, flags of IREE's compiler and properties of OpenVINO's CPU plugin by name, and the lines that leave
+some out.
 
-Left out of both lists is what no program compiles without. A compiler of another version knows some of them only.
+Left out of the lists is what no program compiles without. A compiler of another version knows some of them only.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _IREE: Final = (
     "iree-llvmcpu-link-embedded",
 )  # fmt: skip
 
+#: The properties that the plugin of a release has, and how they switch a part off.
+_OPENVINO: Final = {"SNIPPETS_MODE": "DISABLE", "LP_TRANSFORMS_MODE": "NO"}
+
 
 def tvm_passes(_: PlatformName) -> Sequence[str]:
     return _TVM
@@ -43,3 +47,11 @@ def iree_flags(_: PlatformName) -> Sequence[str]:
 
 def iree_remedy(names: Sequence[str]) -> str:
     return " ".join(("iree-compile", *(f"--{each}=false" for each in names)))
+
+
+def openvino_properties(_: PlatformName) -> Sequence[str]:
+    return [*_OPENVINO]
+
+
+def openvino_remedy(names: Sequence[str]) -> str:
+    return f'openvino.Core().compile_model(…, "CPU", { ({each: _OPENVINO[each] for each in names}) })'

@@ -208,6 +208,8 @@ def test_passes_of_tvm_and_flags_of_iree() -> None:
     flag = "iree-llvmcpu-link-embedded"
     assert pass_at_fault(Runs(parse("iree/cpu"), (flag,)), "code generation") == f"iree-compile --{flag}=false"
     assert pass_at_fault(Runs(parse("iree/cpu"), (flag,)), "front end") == ""
+    line = pass_at_fault(Runs(parse("openvino/cpu"), ("SNIPPETS_MODE",)), "device plugin")
+    assert line == "openvino.Core().compile_model(…, \"CPU\", {'SNIPPETS_MODE': 'DISABLE'})"
 
 
 @pytest.mark.nightly

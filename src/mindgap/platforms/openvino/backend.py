@@ -41,6 +41,8 @@ MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript", 
 _FRONTEND: Final = Option(
     "frontend", "openvino.convert_model on a torch.export program (default), or on an ONNX model", ("pytorch", "onnx")
 )
+#: Parts of the CPU plugin that a property switches off: code generated for several operators, and integer arithmetic.
+_OFF: Final = {"SNIPPETS_MODE": "DISABLE", "LP_TRANSFORMS_MODE": "NO"}
 _OPTIONS: Final = (
     _FRONTEND,
     Option(
@@ -53,6 +55,13 @@ _OPTIONS: Final = (
         "activations",
         "default lets OpenVINO quantise what is multiplied by integer weights to 8 bits, float does not",
         ("default", "float"),
+    ),
+    Option(
+        "without",
+        "properties that switch a part off, joined by +",
+        (),
+        rf"({'|'.join(_OFF)})(\+({'|'.join(_OFF)}))*",
+        " and ".join(_OFF),
     ),
 )
 #: OpenVINO's element type -> the graph's dtype name, for what numpy holds through ml_dtypes only.
@@ -117,7 +126,7 @@ class OpenVinoPlatform:
 
     def __init__(
         self, precision: str, threads: int | None, frontend: str, activations: str = "default",
-        device: OpenVinoDevice = _CPU,
+        device: OpenVinoDevice = _CPU, without: str = "",
     ) -> None:  # fmt: skip
         """Raises `Fallback` for a device that OpenVINO does not find."""
         self._core: Any = _core()
@@ -133,6 +142,7 @@ class OpenVinoPlatform:
             self._settings["INFERENCE_PRECISION_HINT"] = precision
         if activations == "float":
             self._settings[_GROUP] = 0
+        self._settings |= _switched_off(without)
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `precision_in_force`: the one that OpenVINO reports, not the requested one."""
@@ -320,8 +330,13 @@ def properties(options: Options) -> dict[str, str | int]:
         values["INFERENCE_PRECISION_HINT"] = "f32"
     if options.get("activations") == "float":
         values[_GROUP] = 0
+    values |= _switched_off(options.get("without", ""))
     number = thread_count(options)
     return values if number is None else {**values, "INFERENCE_NUM_THREADS": number}
+
+
+def _switched_off(without: str) -> dict[str, str | int]:
+    return {name: value for name, value in _OFF.items() if name in without.split("+")}
 
 
 def _accelerator_properties(options: Options) -> dict[str, str | int]:
@@ -351,7 +366,7 @@ def openvino_backend(device: OpenVinoDevice, declared: Sequence[Option]) -> Host
         MODULES,
         lambda options: OpenVinoPlatform(
             options["precision"], thread_count(options), options["frontend"], options.get("activations", "default"),
-            device,
+            device, options.get("without", ""),
         ),
         declared,
         missing=device.missing,

@@ -13,8 +13,8 @@ _INTERMEDIATE: Final = "mindgap.platforms.openvino.intermediate"
 def openvino_stage(runs: VariantRuns) -> Stage:
     """Exporter, decomposition, front end, graph compiler, or device plugin.
 
-    OpenVINO has no public option that switches its graph compiler off. A wrong result that arises behind the front end
-    is one of the plugin.
+    OpenVINO has no public option that switches its graph compiler off; two properties switch off parts. A wrong result
+    that arises behind the front end is one of the plugin.
     """
     options = runs.name.options
     if not runs.fails and right_with(runs, "precision", "f32"):
