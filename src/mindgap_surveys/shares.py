@@ -18,7 +18,6 @@ class Share:
 
     @property
     def value(self) -> float:
-        """The share itself."""
         return self.count / self.of
 
 

@@ -39,7 +39,6 @@ class StudyTables:
     tables: tuple[StudyTable, ...]
 
     def table(self, name: str) -> StudyTable:
-        """Returns the table with this name."""
         return next(table for table in self.tables if table.name == name)
 
 
@@ -70,12 +69,10 @@ class TableQuery:
 
 
 def records(table: StudyTable) -> list[dict[str, Any]]:
-    """Returns one dict per row."""
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
 def column(table: StudyTable, name: str) -> list[Any]:
-    """Returns the cells of one column, from top to bottom."""
     index = table.columns.index(name)
     return [row[index] for row in table.rows]
 

@@ -48,7 +48,6 @@ def gap(
 
 
 def _warned(study: Study) -> Exit:
-    """Prints warnings on standard error. Returns the exit status."""
     finished = study.seconds is not None
     if not finished:
         complain(f"run {study.run} has not come to its end: these are the figures of what it had written")

@@ -43,7 +43,6 @@ class Collection:
 
 
 def collect_machine(wanted: Collection) -> int:
-    """Collects observations of this machine into a file."""
     from mindgap_studies.machines.collecting import PROBES, collect
 
     check_files(("--collect", wanted.path))

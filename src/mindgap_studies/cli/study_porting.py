@@ -99,7 +99,6 @@ def porting(
 
 
 def _disagreement(earlier: PortingStudy, study: PortingStudy) -> Exit:
-    """Says on standard error where two studies disagree. Returns the exit status."""
     from mindgap_studies.porting.repeated import compare_studies
 
     found = compare_studies(earlier, study)

@@ -128,7 +128,6 @@ def _timed_object(times: OperatorTimes, nodes: Mapping[str, list[NodeTime] | str
 
 
 def _object(report: Report, row: Row) -> dict[str, Any]:
-    """The times of a row in seconds; None where a side did not run."""
     from mindgap_surveys.support.operator_times import seconds_of
 
     model = next(each for each in report.models if each.name == row.model)
@@ -166,7 +165,6 @@ def _totals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _page(rows: Sequence[Mapping[str, Any]]) -> StudyPage:
-    """Lays out the times of the models, and what they come to."""
     columns = ("model", "platform", "reference_seconds", "seconds", "slowdown", "load_seconds", "verdict", "culprit")
     cells = tuple((*(row[name] for name in columns[:-1]), row["culprit"] or row["message"][:60]) for row in rows)
     totals: list[Text] = []
@@ -184,7 +182,6 @@ def _page(rows: Sequence[Mapping[str, Any]]) -> StudyPage:
 def _costs_page(
     name: str, platforms: Sequence[PlatformName], times: OperatorTimes, nodes: Mapping[str, list[NodeTime] | str]
 ) -> StudyPage:
-    """Lays out the operators of a model, each run by itself, and the nodes inside its run."""
     sections = [_operators(platform, times) for platform in platforms if platform != CPU_EAGER]
     for platform, found in nodes.items():
         title = f"inside a run of {platform}, by the runtime's profiler"
@@ -199,7 +196,6 @@ def _costs_page(
 
 
 def _operators(platform: PlatformName, times: OperatorTimes) -> Section:
-    """The operators that cost a platform most against eager mode."""
     known = [(lost, each) for each in times.operators if (lost := each.lost(platform, CPU_EAGER)) is not None]
     rows = tuple(
         (each.op, each.calls, each.seconds[CPU_EAGER], each.seconds[platform], lost)

@@ -120,7 +120,6 @@ def task(
 
 
 def _status(result: TaskResult, max_flips: int | None) -> Exit:
-    """Says on standard error what did not run and what is over the limit. Returns the exit status."""
     from mindgap_studies.task.study import dataset_problem, unnamed_classes
 
     for column, why in result.failures.items():
@@ -179,7 +178,6 @@ def _source(source: str, options: Sequence[str], batch: int) -> str:
 
 
 def _forms(given: Sequence[str]) -> dict[str, str]:
-    """Parses `--form NAME=SOURCE`. Raises `MindgapError`."""
     found: dict[str, str] = {}
     for text in given:
         name, _, source = text.partition("=")

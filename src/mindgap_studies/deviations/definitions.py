@@ -50,7 +50,6 @@ class Mode:
 
     @property
     def deterministic(self) -> bool:
-        """Tells whether all runs gave one output."""
         return self.distinct == 1
 
 
@@ -65,7 +64,6 @@ def class_numbers(identities: Sequence[str | None], profile: Profile) -> tuple[i
 
 
 def numbers(values: Sequence[Array], profile: Profile) -> tuple[int, ...]:
-    """Returns the class of each output, from 1."""
     return class_numbers([identity(each, profile.equality) for each in values], profile)
 
 

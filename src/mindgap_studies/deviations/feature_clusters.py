@@ -31,7 +31,6 @@ class FlagClusters:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Returns all flags in alphabetical order."""
         return tuple(sorted(self.common.union(*self.clusters)))
 
 

@@ -28,7 +28,6 @@ class GridCell:
 
     @property
     def text(self) -> str:
-        """Returns the class number or a sign for the state; an asterisk behind it marks an output that varies."""
         sign = {"class": str(self.number), "other_input": "≠", "not_run": "–"}[self.state]
         return sign if self.deterministic else f"{sign}*"
 
@@ -57,11 +56,9 @@ class ClassGrid:
 
     @property
     def unsteady(self) -> int:
-        """Returns the number of cells that are not deterministic."""
         return sum(not cell.deterministic for row in self.rows for cell in row.cells)
 
     def count(self, state: str) -> int:
-        """Returns the number of cells in a state."""
         return sum(cell.state == state for row in self.rows for cell in row.cells)
 
 
@@ -84,7 +81,6 @@ class ClassTree:
 
     @property
     def platforms(self) -> int:
-        """Returns the number of platforms in all classes."""
         return sum(len(leaf.platforms) for leaf in self.leaves)
 
 

@@ -58,7 +58,6 @@ class Dendrogram:
         return tuple(sorted(tuple(sorted(group)) for group in groups))
 
     def merges(self) -> tuple[Merge, ...]:
-        """Returns where classes become one, most bits first."""
         merged: list[Merge] = []
         before = self.classes()
         for bits in sorted({each for each in self.shared if each < self.mantissa}, reverse=True):

@@ -84,7 +84,6 @@ def value_digests(values: Array) -> Prefixes:
 
 
 def has_precision(dtype: str) -> bool:
-    """Returns whether remaining precision is defined for a dtype: float16, bfloat16, float32, float64, complex."""
     return dtype in _WITH_PRECISION
 
 

@@ -23,7 +23,6 @@ class Check:
 
     @property
     def holds(self) -> bool:
-        """Tells whether the counts agree."""
         return self.left == self.right or (self.at_least and self.left > self.right)
 
 

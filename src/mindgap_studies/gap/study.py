@@ -73,7 +73,6 @@ class Study(StudyTables):
 
     @property
     def wrong(self) -> tuple[Check, ...]:
-        """Returns the checks that fail."""
         return tuple(check for check in self.checks if not check.holds)
 
 
@@ -88,7 +87,6 @@ def gap(store: Store, run: str | None = None) -> Study:
 
 
 def gap_object(study: Study) -> dict[str, Any]:
-    """Returns what JSON has: facts of the run, `tables` by name, and the checks that fail."""
     about = ("run", "kind", "created", "version", "reference", "seconds")
     tables = tables_object(study.tables)
     for table in study.tables:

@@ -42,7 +42,6 @@ def mode(platform: str = "platform") -> str:
 
 
 def size(nodes: str = "nodes") -> str:
-    """Classifies the size of a graph."""
     low, parts = 1, list[str]()
     for high in _SIZES:
         parts.append(f"WHEN {nodes} <= {high} THEN '{low:,}–{high:,} nodes'")
@@ -61,7 +60,6 @@ def counted(words: Iterable[str], of: str) -> str:
 
 
 def share(part: str, whole: str) -> str:
-    """Returns part / whole; null if whole is zero."""
     return f"({part}) / nullif({whole}, 0)"
 
 

@@ -69,7 +69,6 @@ class ClassTable:
         self._references: dict[tuple[str, int], Array] = {}
 
     def number_of(self, subject: str, value: int, values: Array, sketch: Sketch | None) -> int:
-        """Returns the class of an array; makes a new class if it has none."""
         digest = digest_array(values)
         known = self._numbers.get((subject, value, digest))
         if known is not None:
@@ -80,7 +79,6 @@ class ClassTable:
         return self.add(NewClass(subject, value, digest, value_digests(values), facts))
 
     def add(self, new: NewClass) -> int:
-        """Adds a class and returns its number."""
         known = self.classes.setdefault((new.subject, new.value), [])
         known.append(new)
         self._numbers[new.subject, new.value, new.digest] = len(known) - 1
@@ -97,7 +95,6 @@ class ClassTable:
         self.add_mask(NewMask(subject, value, digest, deviates))
 
     def add_mask(self, new: NewMask) -> None:
-        """Adds the deviating elements of a class."""
         self.masks.append(new)
         self._compared.add((new.subject, new.value, new.digest))
 

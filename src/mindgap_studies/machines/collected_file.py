@@ -62,7 +62,6 @@ def encode(collected: MachineObservations) -> bytes:
 
 
 def write(path: Path, collected: MachineObservations) -> None:
-    """Writes the file in one step: it is whole, or as it was. Raises `CollectedFileError` if that fails."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.write_bytes(encode(collected))
@@ -129,7 +128,6 @@ def machine_of(entry: Mapping[str, Any]) -> Machine:
 
 
 def _object(document: Any) -> dict[str, Any]:
-    """Returns a JSON object; an empty one for any other JSON."""
     return cast("dict[str, Any]", document) if isinstance(document, dict) else {}
 
 

@@ -40,8 +40,6 @@ _FACTS: Final = (
 
 @dataclass
 class _State:
-    """What is known so far, and where it is written. `probes`: as `collect` has it."""
-
     probes: int
     table: ClassTable
     settings: dict[str, dict[str, Any]]

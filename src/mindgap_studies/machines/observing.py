@@ -73,7 +73,6 @@ def structural_difference(each: Runnable, arrays: Mapping[int, Array]) -> str:
 
 
 def one_line(message: str) -> str:
-    """Returns a platform's message as one line of limited length."""
     return " ".join(message.split())[:_LONGEST]
 
 

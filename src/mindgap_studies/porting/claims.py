@@ -30,7 +30,6 @@ class Claim:
 
 
 def check_claims(study: PortingStudy) -> list[Claim]:
-    """Checks all statements."""
     slower = " are more than 10 times slower on the target, by means of first calls (the paper's estimator)"
     very_slow = slower_shares(study, "pytorch", INTOLERABLE, "paper's")
     by_medians = slower_shares(study, "pytorch", INTOLERABLE, "medians")
@@ -78,7 +77,6 @@ def slower_shares(study: PortingStudy, framework: str, limit: float, estimator: 
 
 
 def _targets(study: PortingStudy, framework: str) -> list[str]:
-    """The targets of a framework that are available."""
     if framework not in study.draws:
         return []
     return [target for target, why in study.draws[framework].targets.items() if not why]

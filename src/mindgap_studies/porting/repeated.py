@@ -112,6 +112,5 @@ def _ratios(one: FunctionCell, other: FunctionCell) -> tuple[Slowdown, Slowdown]
 
 
 def _class(cell: FunctionCell) -> str:
-    """The class of a function, with the reason of its loss."""
     loss = cell.main_loss
     return f"{cell.word}: {loss.reason}" if loss is not None else cell.word

@@ -51,7 +51,6 @@ class Slowdown:
 
 
 def steady(latency: Latency) -> Slowdown:
-    """Estimates the ratio of calls after the first."""
     by_process = [
         [after / before for before, after in zip(source, target, strict=True)]
         for source, target in zip(latency.source, latency.target, strict=True)
@@ -64,18 +63,15 @@ def steady(latency: Latency) -> Slowdown:
 
 
 def first_call(latency: Latency) -> Slowdown:
-    """Estimates the ratio of first calls."""
     pairs = zip(latency.source_first, latency.target_first, strict=True)
     return _geometric([target / source for source, target in pairs])
 
 
 def paper_estimate(latency: Latency) -> float:
-    """Returns the paper's ratio: mean over mean of first calls."""
     return fmean(latency.target_first) / fmean(latency.source_first)
 
 
 def median_estimate(latency: Latency) -> float:
-    """Returns median over median of first calls."""
     return median(latency.target_first) / median(latency.source_first)
 
 

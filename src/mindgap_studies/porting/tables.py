@@ -22,7 +22,6 @@ _INTERVALS: Final[Mapping[str, Callable[[Latency], Slowdown]]] = {"steady": stea
 
 
 def study_tables(study: PortingStudy) -> list[StudyTable]:
-    """Returns `draws`, `classes`, `reasons`, `slowdowns`, `claims`, `functions`, `not_tried`."""
     return [
         draws(study), classes(study), reasons(study), slowdowns(study), claims(study), functions(study),
         not_tried(study),
@@ -40,7 +39,6 @@ def pairs(study: PortingStudy) -> list[tuple[str, str, list[FunctionCell]]]:
 
 
 def draws(study: PortingStudy) -> StudyTable:
-    """One row for each framework."""
     rows = [
         (
             name, ", ".join(f"{package} {version}" for package, version in draw.versions.items()), draw.source,
@@ -163,7 +161,6 @@ def functions(study: PortingStudy) -> StudyTable:
 
 
 def not_tried(study: PortingStudy) -> StudyTable:
-    """One row for each function that was drawn and has no sample."""
     rows = [(name, function, why) for name, draw in study.draws.items() for function, why in draw.not_tried.items()]
     return made(
         "not_tried", "Functions that could not be tried", ("framework", "function", "reason"), rows,
@@ -172,7 +169,6 @@ def not_tried(study: PortingStudy) -> StudyTable:
 
 
 def claims(study: PortingStudy) -> StudyTable:
-    """One row for each statement of the paper."""
     rows = [(each.statement, each.paper, each.here, each.holds) for each in check_claims(study)]
     return made(
         "claims", "The paper's statements", ("statement", "in_the_paper", "here", "holds"), rows,

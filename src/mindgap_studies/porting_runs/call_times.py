@@ -24,13 +24,11 @@ _MOST_CALLS: Final = 200
 
 
 def processor_seconds() -> float:
-    """Returns the processor time of this process and of the processes that it started and waited for."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def clock_of(on_device: bool) -> Clock:
-    """Returns the clock for the calls of a target."""
     return time.perf_counter if on_device else processor_seconds
 
 
@@ -42,7 +40,6 @@ def hold_on_one_processor(number: int) -> None:
 
 
 def seconds_of(call: Callable[[], Any], clock: Clock) -> float:
-    """Returns the seconds of one call."""
     started = clock()
     call()
     return clock() - started

@@ -109,7 +109,6 @@ class _ExportedTarget:
         self._later: list[Callable[[], Any]] = []
 
     def first(self) -> None:
-        """Exports, loads and calls."""
         self._later.append(self._prepare(self._model, self._tensors))
         self._later[0]()
 
@@ -194,7 +193,6 @@ class _Tensors:
 
 
 def bare_call(built: Built) -> partial[Any]:
-    """Returns the call of the public function itself, or of the user's module, on the program's arguments."""
     from mindgap_zoo.operator_samples.sample_call import SampleCall
 
     if isinstance(built.program, SampleCall):

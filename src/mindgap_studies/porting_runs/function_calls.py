@@ -60,7 +60,6 @@ class Drawn:
         return self._make(drawn, self.form.dtype)
 
     def array(self, given: Array) -> Any:
-        """Makes an array of these values."""
         return self._make(given, str(given.dtype))
 
     def whole(self, high: int, shape: Sequence[int]) -> Any:
@@ -190,7 +189,6 @@ class FunctionCall:
         return self.function(*self.arrays)
 
     def bare(self) -> partial[Any]:
-        """Returns the call of the function itself."""
         return self.bind(self.arrays)
 
 
@@ -226,7 +224,6 @@ def call_of(
 
 
 def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
-    """Changes the members of a list or a tuple; anything else stays."""
     if isinstance(value, list):
         return [change(each) for each in cast("list[Any]", value)]
     if isinstance(value, tuple):

@@ -36,8 +36,6 @@ _MODULES: Final = (
 
 
 class JaxModes:
-    """`FrameworkModes` of JAX."""
-
     source = "cpu/disable_jit"
     packages = ("jax", "jaxlib")
 

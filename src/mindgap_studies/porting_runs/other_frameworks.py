@@ -76,7 +76,6 @@ class OtherFramework:
         )  # fmt: skip
 
     def versions(self) -> Mapping[str, str]:
-        """Returns the versions of the framework's packages. Raises `MindgapError` where it does not import."""
         if not self._client.about:
             self.targets()
         return self._client.about["versions"]

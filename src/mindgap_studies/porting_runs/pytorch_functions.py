@@ -122,7 +122,6 @@ class PyTorchFunctions:
         )  # fmt: skip
 
     def versions(self) -> Mapping[str, str]:
-        """The versions of PyTorch and of the packages of the platforms that are available."""
         found = dict(installed(("torch",)))
         for info in filter(None, map(self._info, self._wanted)):
             if info.available:
@@ -260,7 +259,6 @@ class PyTorchFunctions:
             return _one_line(_COLOURS.sub("", str(error)))
 
     def _untimed(self, platform: PlatformName) -> str:
-        """Why a platform's functions are not measured, empty where they are."""
         info = self._info(platform)
         if info is not None and info.execution:
             return f"{info.execution}: its seconds are not the device's"
@@ -274,7 +272,6 @@ class PyTorchFunctions:
         return ""
 
     def _missing(self, platform: PlatformName) -> str:
-        """Why a platform is not available, empty where it is."""
         info = self._info(platform)
         if info is None:
             return "no such platform"
@@ -302,7 +299,6 @@ class PyTorchFunctions:
         return self._client.open(source)
 
     def _captured(self, source: str, function: str) -> Graph:
-        """Captures a sample, once."""
         key = (function, source)
         if key not in self._graphs:
             opened = self._opened(source)
@@ -336,7 +332,6 @@ def _default_targets() -> list[str]:
 
 
 def _public() -> Mapping[str, Callable[..., Any]]:
-    """Public functions of PyTorch by full name, and modules of `torch.nn`."""
     import torch
 
     members: Mapping[str, Any] = vars(torch.nn)

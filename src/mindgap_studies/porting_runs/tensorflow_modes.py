@@ -35,8 +35,6 @@ _LEFT_OUT: Final = ("compat", "python", "core", "keras", "tools", "lite", "secur
 
 
 class TensorFlowModes:
-    """`FrameworkModes` of TensorFlow."""
-
     source = "cpu/eager"
     packages = ("tensorflow-cpu", "tensorflow", "ai-edge-litert", "keras")
 

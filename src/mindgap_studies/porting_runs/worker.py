@@ -200,7 +200,6 @@ class _PairWork:
         return results
 
     def compare(self, pairs: Sequence[_Pair], tell: Tell) -> None:
-        """Runs each pair on both sides."""
         modes = self._modes
         expected: dict[int, tuple[list[Array], bool]] = {}
         random = modes.is_random(self._name)

@@ -34,7 +34,6 @@ _DASHES: Final = alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeCol
 
 
 def published_charts(study: PublishedStudy) -> dict[str, Chart]:
-    """Draws the figures of the paper, by their names."""
     by_model = {model: [tree for tree in study.by_cast if tree.panel[0] == model] for model in TITLES}
     return {
         "figure_1": cumulative_chart(study.table("figure_1")),
@@ -62,7 +61,6 @@ def own_charts(page: Overview) -> dict[str, Chart]:
 
 
 def cumulative_chart(table: StudyTable) -> Chart:
-    """Draws Figure 1."""
     return chart(_cumulative(table))
 
 
@@ -72,7 +70,6 @@ def ablation_chart(table: StudyTable) -> Chart:
 
 
 def _cumulative(table: StudyTable) -> Any:
-    """Draws Figure 1: a line for each model (sample 1), over platforms, with the generations below."""
     rows = records(table)
     points = [
         {"position": row["position"], "outputs": row[f"{model}_1"], "model": name}
@@ -108,7 +105,6 @@ def _group(row: Mapping[str, Any]) -> str:
 
 
 def _by_cores(table: StudyTable, platforms: Sequence[str]) -> Any:
-    """Draws Figure 2: the class of each processor by the number of cores."""
     rows = records(table)
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("cores:O", title="cores", axis=alt.Axis(labelAngle=0)),
@@ -123,7 +119,6 @@ def _by_cores(table: StudyTable, platforms: Sequence[str]) -> Any:
 
 
 def _ablation(table: StudyTable) -> Any:
-    """Draws Figure 4: remaining precision and classes over multiplications, by kernel and filters."""
     rows = [row for row in records(table) if row["channels"] == _CHANNELS]
     kernels = sorted({row["kernel"] for row in rows})
     powers = alt.Axis(format="~e", values=[10**power for power in range(3, 9)])
@@ -238,7 +233,6 @@ def _matrix(grid: ClassGrid) -> Any:
 
 
 def tree_chart(tree: ClassTree) -> Chart:
-    """Draws the dendrogram of classes."""
     return chart(_tree(tree))
 
 
@@ -256,7 +250,6 @@ def _short(text: str) -> str:
 
 
 def layer_chart(profile: LayerProfile) -> Chart:
-    """Draws Figure 5: bits and classes by node, of platforms that show every node. A ring: of all that show it."""
     several, most = profile.platforms > 1, max(profile.platforms, 1)
     values = [
         {

@@ -64,7 +64,6 @@ _GROWTH: Final = (
 
 
 def deviations_page(page: Overview, version: str) -> StudyPage:
-    """Lays out the page. `version`: of mindgap."""
     lead = (f"{page.source} · mindgap {version}", _QUESTION, _TERMS, *page.remarks)
     return StudyPage(page.title, tuple(map(Text, lead)), tuple(_sections(page)), page.answers)
 

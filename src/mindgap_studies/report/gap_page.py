@@ -18,7 +18,6 @@ _EXPECTED: Final = ("totals", "makeup", "failures", "consistency", "coverage")
 
 
 def gap_page(study: Study) -> StudyPage:
-    """Lays out the page."""
     models = _total(study, "makeup", "models")
     figures = {
         "models": models,
@@ -106,5 +105,4 @@ def _published(theirs: Published) -> Folded:
 
 
 def _total(study: Study, table: str, name: str) -> int:
-    """Returns a count of the last row, which has the totals."""
     return next(iter(column(study.table(table), name)[-1:]), 0)

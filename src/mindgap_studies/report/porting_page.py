@@ -49,7 +49,6 @@ _EACH: Final = (
 
 
 def porting_page(study: PortingStudy) -> StudyPage:
-    """Lays out the page."""
     from mindgap import __version__
 
     by_name = {table.name: table for table in tables.study_tables(study)}

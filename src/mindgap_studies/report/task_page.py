@@ -28,7 +28,6 @@ MEANINGS: Final = {
 
 
 def task_page(result: TaskResult) -> StudyPage:
-    """Lays out the page."""
     from mindgap import __version__
 
     _, danger, flips = task_tables(result)

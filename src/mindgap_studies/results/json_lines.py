@@ -19,7 +19,6 @@ class JsonLines:
 
     @property
     def begun(self) -> bool:
-        """Whether the file holds anything."""
         return self.path.exists() and bool(self.path.stat().st_size)
 
     def read(self) -> list[str]:

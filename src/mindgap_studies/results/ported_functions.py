@@ -58,7 +58,6 @@ class PortingSettings:
     memory_bytes: int = 4 << 30
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what the study's file holds of them."""
         return {**asdict(self), "measured": MEASURED}
 
 
@@ -186,13 +185,11 @@ class PortingStudy:
         return [cell for cell in list(self.cells.values()) if cell.framework == framework]
 
     def of(self, framework: str, target: str) -> list[FunctionCell]:
-        """Returns the cells of a target, in the order of the draw."""
         names = [each.name for each in self.draws[framework].drawn]
         found = (self.cells.get((framework, name, target)) for name in names)
         return [each for each in found if each is not None]
 
     def latencies(self, framework: str, target: str) -> list[Latency]:
-        """Returns the seconds of a target's functions."""
         return [each.latency for each in self.of(framework, target) if each.latency is not None]
 
 

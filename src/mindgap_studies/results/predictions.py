@@ -149,7 +149,6 @@ class TaskResult:
 
     @property
     def reference(self) -> ComparedForm:
-        """The column that the others are compared with."""
         return self.columns[0]
 
     def on_reference(self, form: str) -> ComparedForm:
@@ -161,6 +160,5 @@ class TaskResult:
         return sum(not one.finite for one in self.predictions.get(column, {}).values())
 
     def note(self, text: str) -> None:
-        """Adds a note once."""
         if text not in self.notes:
             self.notes.append(text)

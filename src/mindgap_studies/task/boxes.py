@@ -16,7 +16,6 @@ Detections = tuple[Sequence[float], Sequence[int], Sequence[float]]
 
 
 def box_array(flat: Sequence[float]) -> Array:
-    """Returns boxes [N, 4], float64."""
     return np.asarray(flat, np.float64).reshape(-1, 4)
 
 

@@ -39,7 +39,6 @@ class ModelForm:
 
     @cached_property
     def specs(self) -> list[TensorSpec]:
-        """The specs of these."""
         return [self.graph.inputs[number].spec for number in self.inputs]
 
     @cached_property
@@ -95,8 +94,6 @@ def filled(inputs: Sequence[Array], batch: int) -> tuple[Array, ...]:
 
 @dataclass(frozen=True)
 class ColumnRunner:
-    """Runs one column."""
-
     form: ModelForm
     column: ComparedForm
     pool: WorkerPool

@@ -109,7 +109,6 @@ class DatasetClient:
         raise MindgapError(reason if self.dataset in reason else f"dataset {self.dataset}: {reason}")
 
     def close(self) -> None:
-        """Ends the process."""
         self._client.close()
 
     def __enter__(self) -> Self:

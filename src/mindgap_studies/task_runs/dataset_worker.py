@@ -34,19 +34,15 @@ from mindgap_studies.task_runs.images import InputForm, Pixels, UnreadableExampl
 
 
 def dataset_service(_: Channel) -> Service:
-    """Opens one dataset, and reads it."""
     reader = _Reader()
     return Service({"open": answering(reader.open), "read": answering(reader.read), "skip": answering(reader.skip)})
 
 
 class _Reader:
-    """The dataset that is open."""
-
     def __init__(self) -> None:
         self._dataset: Dataset | None = None
 
     def open(self, header: Mapping[str, Any]) -> Answer:
-        """Opens a dataset."""
         forms = [InputForm(name, tuple(shape), dtype) for name, shape, dtype in header["forms"]]
         own = header["own"] and preprocessing_from(header["own"])
         pixels = Pixels(tuple(header["mean"]), tuple(header["std"]), own)
@@ -60,7 +56,6 @@ class _Reader:
         return {"kind": "opened", **facts}, ()
 
     def read(self, header: Mapping[str, Any]) -> Answer:
-        """Reads examples."""
         assert self._dataset is not None, "it was opened before"
         good: list[DatasetExample] = []
         facts: list[dict[str, Any]] = []

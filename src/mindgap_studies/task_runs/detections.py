@@ -135,7 +135,6 @@ class ExactDetections:
 
 
 def _turned(choice: Tie) -> str:
-    """Says that a choice may have turned."""
     apart = f"{choice.what} compares numbers that are {choice.margin:.2g} apart, within rounding"
     return f"{apart}: it may have turned another way"
 

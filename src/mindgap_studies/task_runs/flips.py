@@ -348,7 +348,6 @@ class FlipSearch:
         return sample // batch * batch
 
     def _again(self, sample: int) -> _Batch:
-        """Reads the batch in which a sample ran. Raises `MindgapError` where it fails, or is not what it was."""
         start = self._start(sample)
         if self._read is None or self._read[0] != start:
             if start not in self._lost:

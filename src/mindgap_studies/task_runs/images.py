@@ -63,7 +63,6 @@ class Pixels:
 
     @property
     def normalised(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and standard deviation."""
         own = self.own
         if self.mean or self.std or own is None:
             return self.mean, self.std

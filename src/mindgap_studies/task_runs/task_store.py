@@ -16,7 +16,6 @@ from mindgap_studies.results.predictions import ComparedForm, Flip, NearTie, Pre
 
 
 def versions_of(platform: str) -> str:
-    """Returns the versions of a platform as JSON."""
     return json.dumps({"mindgap": __version__, **platform_info(parse(platform)).versions}, sort_keys=True)
 
 
@@ -88,11 +87,9 @@ class TaskStore:
 
 
 def _named(row: dict[str, Any]) -> dict[str, Any]:
-    """Renames what SQL has another use for."""
     row["margin_limit"] = row.pop("limit")
     return row
 
 
 def _tuples(row: dict[str, Any]) -> dict[str, Any]:
-    """Makes tuples of lists."""
     return {**row, **{name: tuple(row[name]) for name in ("labels", "boxes", "scores")}}

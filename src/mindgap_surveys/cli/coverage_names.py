@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def names_object(runs: Names) -> list[dict[str, Any]]:
-    """Returns what JSON has."""
     return [{"platform": platform, "names": [asdict(each) for each in names]} for platform, names in runs.items()]
 
 
@@ -39,7 +38,6 @@ def names_page(runs: Names) -> StudyPage:
 
 
 def run_names(platforms: Sequence[PlatformName]) -> Names:
-    """Runs a sample of each name on each platform that is available."""
     from tempfile import TemporaryDirectory
 
     from mindgap.graph import TensorStore

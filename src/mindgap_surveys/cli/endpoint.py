@@ -26,8 +26,6 @@ _LEAD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class EndpointOptions:
-    """The options of a server, as they stand on the command line."""
-
     model: str | None
     prompts: Sequence[str]
     max_tokens: int
@@ -42,12 +40,10 @@ class EndpointOptions:
 
 
 def is_endpoint(source: str) -> bool:
-    """Whether a source is the address of a server."""
     return source.startswith(("http://", "https://"))
 
 
 def ask_server(url: str, options: EndpointOptions, files: AnswerFiles, require_identical: bool) -> Exit:
-    """Asks the server, prints and writes what it answers. Raises `MindgapError`."""
     from mindgap_surveys.servers.completion_client import CompletionClient, CompletionRequest
     from mindgap_surveys.servers.endpoint import Load, ask_endpoint
 

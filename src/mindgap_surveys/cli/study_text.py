@@ -64,7 +64,6 @@ class StudyFiles:
 
 
 def write_result(page: Callable[[], StudyPage], document: Callable[[], Any], as_json: bool, out: TextIO) -> None:
-    """Prints JSON or the page."""
     if as_json:
         out.write(json.dumps(document(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     else:
@@ -95,7 +94,6 @@ def print_page(page: StudyPage, out: TextIO, most: int = _MOST) -> None:
 
 
 def _print_text(text: Text, screen: Console) -> None:
-    """Prints a text. Warnings are for standard error."""
     if text.kind == "note":
         screen.print(Line(text.text.replace("`", "")))
 

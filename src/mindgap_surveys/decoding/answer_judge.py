@@ -115,7 +115,6 @@ class AnswerJudge:
             return "unjudged"
 
     def note(self, text: str) -> None:
-        """Adds a note, once."""
         if text not in self._notes:
             self._notes.append(text)
 
@@ -136,5 +135,4 @@ class AnswerJudge:
 
 
 def digests(arrays: Sequence[Array]) -> tuple[str, ...]:
-    """Returns the digest of each array."""
     return tuple(digest_array(array) for array in arrays)

@@ -57,12 +57,10 @@ class Invariance:
 
     @property
     def questions(self) -> list[Question]:
-        """The questions, in order."""
         questions_asked: list[Question] = [answer.condition.question for answer in self.answers]
         return list(dict.fromkeys(questions_asked))
 
     def of(self, question: Question) -> list[Answer]:
-        """Returns the answers to one question."""
         return [each for each in self.answers if each.condition.question == question]
 
 
@@ -82,12 +80,10 @@ class Asked:
 
     @property
     def least(self) -> int:
-        """The size of the graph of the example alone."""
         return min(self.graphs)
 
     @property
     def alone(self) -> Graph:
-        """The graph of the example alone."""
         return self.graphs[self.least]
 
     def given(self, condition: Condition) -> dict[int, Array]:
@@ -256,8 +252,6 @@ def _captured(
 
 @dataclass
 class _Run:
-    """Runs the conditions of one platform, and compares their answers with the first."""
-
     asked: Asked
     platform: PlatformName
     pool: WorkerPool
@@ -289,7 +283,6 @@ class _Run:
             self.notes.append(f"outputs without a part for each example, not compared: {numbers}")
 
     def answer(self, condition: Condition) -> Answer:
-        """Runs one condition."""
         try:
             outcome = self._outcome(condition)
         except MindgapError as error:

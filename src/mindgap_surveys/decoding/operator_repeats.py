@@ -51,12 +51,10 @@ class Repeated:
 
     @property
     def runs(self) -> int:
-        """How many runs there were."""
         return sum(self.counts.values())
 
     @property
     def distinct(self) -> int:
-        """How many results there were."""
         return len(self.counts)
 
     def share(self, place: int = 0) -> tuple[float, float, float]:

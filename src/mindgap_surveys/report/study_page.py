@@ -123,7 +123,6 @@ class TableView:
 
 
 def study_page(page: StudyPage) -> str:
-    """Writes the page."""
     sections = [each for each in page.sections if each.where != "text"]
     css = styles("page.css", "study_page.css", folder=_HERE) + Markup(page.more_styles)
     return _template().render(page=page, sections=sections, css=css)

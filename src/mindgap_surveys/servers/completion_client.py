@@ -63,7 +63,6 @@ class CompletionRequest:
     numbered: bool = False
 
     def body(self) -> dict[str, Any]:
-        """The body of the request."""
         content: dict[str, Any] = {
             "model": self.model, "max_tokens": self.max_tokens, "temperature": 0, "seed": self.seed,
             "stream": self.stream, **({"return_tokens_as_token_ids": True} if self.numbered else {}),
@@ -207,8 +206,6 @@ class _Stopped(AbstractHTTPHandler):
     """Gives requests their connections."""
 
     def do_open(self, http_class: Callable[..., Any], req: Request, **http_conn_args: Any) -> Any:
-        """As the base class does."""
-
         def opened(host: str, **given: Any) -> Any:
             connection = http_class(host, **given)
             connect = connection.connect

@@ -61,7 +61,6 @@ class ServedAnswers:
 
     @property
     def asked(self) -> int:
-        """How many completions came."""
         return sum(count for _, count in self.completions)
 
 

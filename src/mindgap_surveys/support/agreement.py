@@ -69,7 +69,6 @@ class Agreement:
 
     @property
     def calm(self) -> bool:
-        """Whether the verdict is calm."""
         return self.word in CALM
 
 

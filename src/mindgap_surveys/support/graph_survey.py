@@ -40,13 +40,9 @@ def may_lack(platform: PlatformName, reference: PlatformName) -> bool:
 class Steps(Protocol):
     """Receives the current step of the survey and its progress."""
 
-    def step(self, name: str, total: int = 0) -> None:
-        """Begins another step."""
-        ...
+    def step(self, name: str, total: int = 0) -> None: ...
 
-    def tick(self, done: int, total: int) -> None:
-        """Reports how much of the step is done."""
-        ...
+    def tick(self, done: int, total: int) -> None: ...
 
 
 @dataclass(frozen=True)

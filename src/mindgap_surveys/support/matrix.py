@@ -115,12 +115,10 @@ class Matrix:
         return {op: tuple(keys) for op, keys in by_packet.items()}
 
     def counts(self, platform: PlatformName) -> Mapping[CellWord, int]:
-        """Returns how many cells of a platform have each word."""
         by_word = Counter(cell.word for cell in self.cells[platform].values())
         return {word: by_word[word] for word in CELL_WORDS}
 
     def measured(self, platform: PlatformName) -> int:
-        """Returns how many cells of a platform have an answer."""
         return len(self.keys) - self.counts(platform)["untried"]
 
     def usable(self, platform: PlatformName, op: str) -> frozenset[Key]:
@@ -245,7 +243,6 @@ def findings_of(matrix: Matrix) -> list[Finding]:
 
 
 def cell_table(matrix: Matrix) -> StudyTable:
-    """Makes the table of all cells."""
     rows: list[tuple[str, ...]] = []
     for key in matrix.keys:
         for platform in matrix.platforms:

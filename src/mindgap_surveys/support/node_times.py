@@ -83,7 +83,6 @@ def _measured_times(
 
 
 def node_times_service(_: Channel) -> Service:
-    """Opens the service, in the worker."""
     importlib.import_module("mindgap.sources")
     warnings.simplefilter("ignore")
     return Service({"profile": answering(_profile)})

@@ -46,7 +46,6 @@ class SurveyBudget:
 
     @property
     def left(self) -> float:
-        """Seconds that are left."""
         return math.inf if self.seconds is None else self.started + self.seconds - time.monotonic()
 
     @property

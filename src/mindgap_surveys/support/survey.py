@@ -160,7 +160,6 @@ class _TimeShares:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self) -> float:
-        """Returns the seconds of the next platform."""
         with self.lock:
             rounds = -(-self.platforms // self.jobs)
             self.platforms -= 1

@@ -64,8 +64,6 @@ def ones(shape: str, dtype: str = "int64") -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class InputMaker:
-    """Draws the inputs of one model."""
-
     model: nn.Module
     case: ModelCase
     chosen: SourceOptions

@@ -29,8 +29,6 @@ from mindgap_zoo.argument_makers.shrinking import FIRST_SPECIAL
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes that the arguments' shapes are made of."""
-
     batch: int
     length: int
     size: int | None
@@ -63,7 +61,6 @@ class _ConfigValues:
 
 
 def _towers(config: Any) -> dict[str, Any]:
-    """Returns the configurations inside a configuration."""
     held: list[tuple[str, Any]] = list(config.__dict__.items())
     return {name: value for name, value in held if name.endswith("_config") and hasattr(value, "to_dict")}
 
@@ -221,7 +218,6 @@ class _ArgumentMaker:
         return self._sizes.length + sum(self._positions.values())
 
     def made(self, name: str, made: FloatArgument | IntegerArgument | FilledArgument | ConstantArgument) -> Any:
-        """Returns the value that a table entry describes."""
         if isinstance(made, ConstantArgument):
             return torch.tensor(made.value) if is_sequence(made.value) else made.value
         shape = self.shape(made.shape)
@@ -236,7 +232,6 @@ class _ArgumentMaker:
         return self.draw(name, Normal(self.seed(name), 0.0, made.scale), shape)
 
     def shape(self, words: Shape) -> tuple[int, ...]:
-        """Returns a shape in numbers."""
         return tuple(self._dimension(word) if isinstance(word, str) else word for word in words)
 
     def _dimension(self, word: str) -> int:

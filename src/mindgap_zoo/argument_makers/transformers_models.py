@@ -39,7 +39,6 @@ _MOST_PLACES = 1024
 
 
 def _transformers() -> Any:
-    """Imports the library. Raises `SourceError` if it is not installed."""
     library = import_library("transformers", "transformers:", "transformers")
     library.logging.set_verbosity_error()
     logging.getLogger("transformers").setLevel(logging.ERROR)
@@ -69,7 +68,6 @@ def _classes(mapping: Mapping[str, Any]) -> dict[str, None]:
 
 
 def open_transformers(source: Source) -> list[Program]:
-    """Returns one program. Raises `SourceError` if the name is neither a model class nor a model type."""
     chosen = source_options(source)
     name = source.target
     library = _transformers()
@@ -108,7 +106,6 @@ def _class_named(library: Any, class_name: str) -> Any:
 
 
 def _needs(dummy: Any) -> str:
-    """Formats the message about the packages that a placeholder class needs."""
     return f"it needs {' and '.join(getattr(dummy, '_backends', ['packages']))}, which is not installed"
 
 
@@ -157,7 +154,6 @@ def _ways(chosen: SourceOptions) -> Iterator[Shrinking]:
 
 
 def _configured(model_class: Any, way: Shrinking) -> dict[str, Any]:
-    """Returns the dictionary of a small configuration."""
     with silence_output():
         try:
             small = shrink_configuration(model_class.config_class().to_dict(), way)

@@ -242,7 +242,6 @@ def _submodule(source: Source, model: HubModel, chosen: SourceOptions, path: str
 
 
 def _quantised(source: Source, about: Any) -> SourceError:
-    """Returns the refusal of a checkpoint whose weights another library packed, by its method."""
     method = about.get("quant_method") if is_table(about) else None
     return SourceError(
         f"{source.text}: its weights are quantised by {method or 'an unnamed method'} (quantization_config), and "

@@ -38,7 +38,6 @@ _FETCHERS: Final = ("load_state_dict_from_url", "download_url_to_file")
 
 
 def open_torchhub(source: Source) -> list[Program]:
-    """Returns one program. Raises `SourceError` if the repository is not here or has no such entry point."""
     chosen = source_options(source)
     repository, colon, entry = source.target.rpartition(":")
     if not (colon and repository and entry.isidentifier()):

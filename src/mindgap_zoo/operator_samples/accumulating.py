@@ -45,7 +45,6 @@ class RepeatedCall:
     data_sized: bool = False
 
     def graph(self, tensors: TensorStore) -> Graph:
-        """Captures the call. Raises `CaptureError`."""
         torch.manual_seed(0)
         return capture(self.call, self.make(), tensors=tensors, path_taken=self.data_sized)
 

@@ -50,7 +50,6 @@ def names() -> list[str]:
 
 
 def open_onnx_case(source: Source) -> list[Program]:
-    """Returns one program. Raises `SourceError` if ONNX has no such case."""
     chosen = source_options(source)
     name, known = source.target.removeprefix("test_"), conformance_cases()
     if name not in known:

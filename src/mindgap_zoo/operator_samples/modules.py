@@ -40,7 +40,6 @@ def _modules() -> Mapping[str, Any]:
 
 
 def names() -> list[str]:
-    """Returns the names of all modules that have samples."""
     return list(_modules())
 
 
@@ -51,7 +50,6 @@ def constructor_calls(name: str) -> list[Sample]:
 
 
 def open_modules(source: Source) -> list[Program]:
-    """Returns a program for each requested sample. Raises `SourceError` if there is no such module or sample."""
     chosen = source_options(source)
     target, hash_sign, number = source.target.partition("#")
     name = target.removeprefix("nn.")

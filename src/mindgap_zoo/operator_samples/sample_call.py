@@ -69,7 +69,6 @@ class Sample:
 
     @property
     def all_tensors(self) -> list[torch.Tensor]:
-        """Returns the tensors that it is called with and those that it keeps."""
         return [*self.tensors, *self.call.kept.buffers()]
 
     def built(self, registry: TensorRegistry) -> Built:

@@ -82,7 +82,6 @@ def inputs_bytes(entries: Iterable[Mapping[str, Any]]) -> int:
 
 
 def readable_bytes(count: int) -> str:
-    """Formats a number of bytes with a unit."""
     return f"{count / (1 << 30):,.1f} GiB"
 
 

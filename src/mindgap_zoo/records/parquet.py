@@ -71,7 +71,6 @@ def open_records(source: Source) -> list[Program]:
 
 
 def record_ids(path: Path) -> list[str]:
-    """Returns the ids of a record file, in order. Raises `SourceError`."""
     return list(_ids(str(path), path.stat().st_mtime_ns) if path.is_file() else _ids(str(path), 0))
 
 
@@ -89,7 +88,6 @@ def _ids(path: str, changed: int) -> tuple[str, ...]:
 
 
 def _open(path: Path) -> Any:
-    """Opens the file. The library is untyped."""
     if not path.is_file():
         raise SourceError(f"{path}: no such file")
     try:

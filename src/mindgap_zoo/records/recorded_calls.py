@@ -216,7 +216,6 @@ def _decode_tagged(tag: str, content: Any, refs: set[str]) -> Any:
 
 
 def check(step: RecordedStep) -> None:
-    """Raises `UnknownTarget` unless the step's target is allowed."""
     if step.target in IGNORED or step.target.startswith(_VMAP):
         return
     if step.kind == "call_function":

@@ -63,17 +63,14 @@ _TEXT_TOWERS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
 
 
 def _open_clip() -> Any:
-    """Imports the library. Raises `SourceError` if it is not installed."""
     return import_library("open_clip", "open_clip:", "open-clip")
 
 
 def names() -> list[str]:
-    """Returns the names of all configurations in OpenCLIP."""
     return list(_open_clip().list_models())
 
 
 def open_open_clip(source: Source) -> list[Program]:
-    """Returns one program. Raises `SourceError` if OpenCLIP has no such configuration."""
     return open_named(source, names(), "OpenCLIP has no configuration", _build)
 
 

@@ -65,12 +65,10 @@ def _builders() -> dict[str, Callable[..., nn.Module]]:
 
 
 def names() -> list[str]:
-    """Returns all network names of pytorchcv, sorted."""
     return sorted(_builders())
 
 
 def open_pytorchcv(source: Source) -> list[Program]:
-    """Returns one program. Raises `SourceError` if pytorchcv has no such network."""
     return open_named(source, names(), _NO_MODEL, _build)
 
 

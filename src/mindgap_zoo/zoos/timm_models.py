@@ -17,17 +17,14 @@ _NO_MODEL: Final = "timm has no model"
 
 
 def _timm() -> Any:
-    """Imports the library. Raises `SourceError` if it is not installed."""
     return import_library("timm", "timm:", "timm")
 
 
 def names() -> list[str]:
-    """Returns all architectures of timm, sorted."""
     return sorted(_timm().list_models(pretrained=False))
 
 
 def open_timm(source: Source) -> list[Program]:
-    """Returns one program. Raises `SourceError` if timm has no such model."""
     return open_named(source, _known(source.target), _NO_MODEL, _build)
 
 

@@ -21,17 +21,14 @@ _NO_MODEL: Final = "torchvision has no model"
 
 
 def _models() -> Any:
-    """Imports `torchvision.models`. Raises `SourceError` if torchvision is not installed."""
     return import_library("torchvision.models", "torchvision:", "torchvision")
 
 
 def names() -> list[str]:
-    """Returns all model names of torchvision, sorted."""
     return sorted(_models().list_models())
 
 
 def open_torchvision(source: Source) -> list[Program]:
-    """Returns one program. Raises `SourceError` if torchvision has no such model."""
     return open_named(source, names(), _NO_MODEL, _build)
 
 

@@ -45,7 +45,6 @@ def table_sup8(merged: MergedMachines) -> StudyTable:
 
 
 def table_sup9(merged: MergedMachines) -> StudyTable:
-    """Makes Table SUP-9: activations that increase, keep or decrease the remaining precision, mean over samples."""
     groups: dict[tuple[Any, ...], list[tuple[int, int, int]]] = {}
     for column in merged.of("models"):
         changes = [change for before, after in activations(column) if (change := _change(column, before, after))]

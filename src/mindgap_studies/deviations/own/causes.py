@@ -14,7 +14,6 @@ from mindgap_surveys.table import StudyTable, made
 
 
 def table_1(merged: MergedMachines) -> StudyTable:
-    """Makes Table 1: clusters of processor flags and settings in force, beside the classes of the main model."""
     rows: list[tuple[Any, ...]] = []
     found = clusters_and_classes(merged)
     if found is not None:
@@ -43,7 +42,6 @@ def clusters_and_classes(merged: MergedMachines) -> tuple[FlagClusters, dict[str
 
 
 def option_effects(merged: MergedMachines) -> StudyTable:
-    """Makes the table of single options: how often changing one alone changes the class of the main model."""
     pairs: Counter[str] = Counter()
     changed: Counter[str] = Counter()
     column = main(merged)
@@ -63,7 +61,6 @@ def option_effects(merged: MergedMachines) -> StudyTable:
 
 
 def figure_2(merged: MergedMachines) -> StudyTable:
-    """Makes Figure 2: classes by level of instructions and number of threads, of models and of operators."""
     rows: list[tuple[Any, ...]] = []
     for column in (*merged.of("models"), *merged.of("operators")):
         if column.subject.facts.get("sample") or column.subject.facts.get("trained") is False:

@@ -20,7 +20,6 @@ from mindgap_surveys.table import StudyTable, made
 
 
 def machines(merged: MergedMachines) -> StudyTable:
-    """Makes the table of machines."""
     rows: list[tuple[Any, ...]] = []
     for name, each in merged.machines.items():
         platforms = [facts for where, facts in merged.settings.items() if where.machine == name]
@@ -33,7 +32,6 @@ def machines(merged: MergedMachines) -> StudyTable:
 
 
 def settings(merged: MergedMachines) -> StudyTable:
-    """Makes the table of platforms with the settings that were in force."""
     rows = (
         (where.machine, where.platform, *map(facts.get, ("capability", "onednn_isa", "onednn", "mkl_branch")),
          threads_of(facts), facts.get("precision_in_force"), versions_of(facts), facts.get("unavailable"))
@@ -44,7 +42,6 @@ def settings(merged: MergedMachines) -> StudyTable:
 
 
 def summary(merged: MergedMachines) -> StudyTable:
-    """Makes the table of all subjects: platforms, classes, remaining precision."""
     rows = (
         (name, column.subject.experiment, len(column.platforms), len(column.failed), len(column.nondeterministic),
          *(classes_and_precision(result(column)) if column.platforms else (None, None)))
@@ -58,7 +55,6 @@ def summary(merged: MergedMachines) -> StudyTable:
 
 
 def classes(merged: MergedMachines) -> StudyTable:
-    """Makes the class of every model on every platform."""
     rows: list[tuple[Any, ...]] = []
     for column in (c for each in ("models", "reduced", "casts") for c in merged.of(each)):
         facts = (*model_facts(column), column.subject.facts.get("dtype"), column.subject.experiment)
@@ -75,7 +71,6 @@ def classes(merged: MergedMachines) -> StudyTable:
 
 
 def failures(merged: MergedMachines) -> StudyTable:
-    """Makes the table of what did not run, with the reason."""
     rows = (
         (name, where.machine, where.platform, status, message)
         for name, column in merged.columns.items()
@@ -86,8 +81,6 @@ def failures(merged: MergedMachines) -> StudyTable:
 
 
 def figure_6(merged: MergedMachines) -> StudyTable:
-    """Makes Figure 6: dendrograms of models in float32 and cast to other dtypes, on the platforms that ran all."""
-
     def rows() -> Iterator[tuple[Any, ...]]:
         for cast in merged.of("casts"):
             plain = merged.columns.get(cast.subject.name.rpartition("/")[0])

@@ -58,7 +58,6 @@ def title(column: SubjectColumn) -> str:
 
 
 def model_facts(column: SubjectColumn) -> tuple[Any, ...]:
-    """Returns the cells of `MODEL_COLUMNS`."""
     return tuple(column.subject.facts.get(name) for name in MODEL_COLUMNS)
 
 

@@ -10,7 +10,6 @@ from mindgap_surveys.table import StudyTable, made
 
 
 def figure_4(merged: MergedMachines) -> StudyTable:
-    """Makes Figure 4: remaining precision and classes over the multiplications of a convolution."""
     names = ("filters", "kernel", "channels", "size", "multiplications")
     rows: list[tuple[Any, ...]] = []
     for column in merged.of("convolutions"):
@@ -23,7 +22,6 @@ def figure_4(merged: MergedMachines) -> StudyTable:
 
 
 def distributions(merged: MergedMachines) -> StudyTable:
-    """Makes the table of section 3.5: classes of one convolution by distribution of weights and inputs."""
     rows: list[tuple[Any, ...]] = []
     partitions: dict[tuple[int, ...], int] = {}
     for column in merged.of("distributions"):

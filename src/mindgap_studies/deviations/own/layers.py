@@ -27,7 +27,6 @@ def kind_of_layer(op: str) -> str:
 
 
 def figure_5(merged: MergedMachines) -> StudyTable:
-    """Makes Figure 5: classes and remaining precision over the layers of each model, first sample."""
     rows: list[tuple[Any, ...]] = []
     for column in merged.of("models"):
         if column.subject.facts.get("sample"):
@@ -58,7 +57,6 @@ def figure_5(merged: MergedMachines) -> StudyTable:
 
 
 def hidden(merged: MergedMachines) -> StudyTable:
-    """Makes the table of platforms that do not show every value of a model, with the reason."""
     rows: list[tuple[Any, ...]] = []
     for column in merged.of("models"):
         for where, reason in column.hidden.items():

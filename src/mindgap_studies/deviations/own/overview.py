@@ -98,7 +98,6 @@ def _unavailable(merged: MergedMachines) -> tuple[tuple[str, str], ...]:
 
 
 def _failed(merged: MergedMachines) -> tuple[tuple[str, str], ...]:
-    """Returns model and platform of each run of a model that failed, with status and reason."""
     return tuple(
         (f"{title(column)} on {where.platform}", f"{status}: {message}".rstrip(": "))
         for column in merged.columns.values()

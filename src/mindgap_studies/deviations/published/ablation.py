@@ -54,7 +54,6 @@ def read_ablation(path: Path) -> tuple[Convolution, ...]:
 
 
 def in_figure_4(ablation: Iterable[Convolution]) -> tuple[Convolution, ...]:
-    """Returns the configurations that Figure 4 shows."""
     return tuple(each for each in ablation if each.channels == _CHANNELS and each.filters in _FILTERS)
 
 

@@ -32,19 +32,16 @@ class Claim:
 
 
 def claim(what: str, where: str, paper: str, data: str, remark: str = "") -> Claim:
-    """Makes a claim that agrees where paper and data have the same text."""
     return Claim(what, where, paper, data, paper == data, remark)
 
 
 def claims_table(claims: Iterable[Claim]) -> StudyTable:
-    """Makes the table of claims."""
     columns = [field.name for field in fields(Claim)]
     note = "paper: as the paper states it. data: recomputed from the published data, under the paper's definitions."
     return made("claims", "The paper's statements and its data", columns, (astuple(each) for each in claims), note)
 
 
 def claims_of_classes(matrix: ClassMatrix) -> list[Claim]:
-    """Checks the statements about the main experiment (section 3)."""
     cpus, gpus = matrix.part(gpu=False), matrix.part(gpu=True)
     merged = [platform for platform in matrix.platforms if len(platform.instances) > 1]
     same = "; ".join(f"{' and '.join(platform.instances)} are one platform" for platform in merged)
@@ -81,7 +78,6 @@ def _of_one_input(model: str, matrix: ClassMatrix) -> str:
 
 
 def _gpus_alone(gpus: ClassMatrix) -> Claim:
-    """Checks that each GPU has a class of its own."""
     largest = {name: max(_sizes(gpus.column(name)).values()) for name in COLUMNS}
     shared = [f"{name}: {size}" for name, size in largest.items() if size > 1]
     remark = f"Table SUP-2 contradicts the text as well. Largest classes: {', '.join(shared)}" if shared else ""
@@ -94,7 +90,6 @@ def _sizes(cells: Iterable[Any]) -> dict[int, int]:
 
 
 def claims_of_flags(matrix: ClassMatrix, flags_of_table_1: int) -> list[Claim]:
-    """Checks the number of CPU flags (section 3.1)."""
     flags = frozenset[str]().union(*(platform.flags for platform in matrix.platforms if not platform.is_gpu))
     remark = f"the number is that of all CPU platforms; the nine dual-core ones of Table 1 have {flags_of_table_1}"
     return [claim("CPU flags", "3.1", "169", str(len(flags)), remark)]
@@ -112,7 +107,6 @@ def claims_of_cores(trees: Iterable[NamedDendrogram]) -> list[Claim]:
 
 
 def claims_of_runs(outputs: Iterable[Output]) -> list[Claim]:
-    """Checks determinism on CPUs (sections 3 and 3.5)."""
     runs: dict[Any, list[Array]] = {}
     for output in outputs:
         if output.experiment == "race_conditions" and output.role == "run":
@@ -124,7 +118,6 @@ def claims_of_runs(outputs: Iterable[Output]) -> list[Claim]:
 
 
 def claims_of_ablation(ablation: Sequence[Convolution]) -> list[Claim]:
-    """Checks the statements about the size of a convolution (section 3.3, Figure 4)."""
     shown = in_figure_4(ablation)
     smallest = [each.classes for each in shown if (each.kernel, each.filters) == (2, 1)]
     middle = {f: max(_classes(shown, f, 10**5, 10**7), default=0) for f in (1, 3)}
@@ -153,7 +146,6 @@ def _classes(shown: Iterable[Convolution], filters: int, low: int, high: int) ->
 
 
 def claims_of_casts(trees: Iterable[NamedDendrogram]) -> list[Claim]:
-    """Checks the classes of models cast to other dtypes (section 3.4, Figures 6, SUP-2 and SUP-3)."""
     by_panel = {tree.panel: tree for tree in trees}
     found = {size: "/".join(str(by_panel[size, dtype].classes) for dtype in CASTS) for size in MODELS.values()}
     where = {"medium": "3.4", "small": "E", "large": "E"}
@@ -167,7 +159,6 @@ def claims_of_casts(trees: Iterable[NamedDendrogram]) -> list[Claim]:
 
 
 def claims_of_layers(outputs: Iterable[Output]) -> list[Claim]:
-    """Checks that distributions of weights and inputs do not change classes (section 3.5, layer conv2d_11)."""
     settings: dict[tuple[str, tuple[str, str, str]], dict[str, str | None]] = {}
     for output in outputs:
         if output.layer is not None and output.layer[0] == "conv2d_11":

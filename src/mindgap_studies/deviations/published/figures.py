@@ -39,7 +39,6 @@ class NamedDendrogram:
 
     @property
     def classes(self) -> int:
-        """Returns the number of classes."""
         return max(self.numbers)
 
     def rows(self) -> list[tuple[Any, ...]]:
@@ -49,7 +48,6 @@ class NamedDendrogram:
 
 
 def figure_1(matrix: ClassMatrix) -> StudyTable:
-    """Makes Figure 1: the number of different outputs so far, over platforms by vendor, generation and cores."""
     order = sorted(range(len(matrix.platforms)), key=lambda i: (by_year(matrix.platforms[i]), i))
     counts: list[list[int]] = []
     for name in COLUMNS:
@@ -83,7 +81,6 @@ def dendrograms_by_cores(matrix: ClassMatrix) -> tuple[NamedDendrogram, ...]:
 
 
 def figure_2(trees: Iterable[NamedDendrogram]) -> StudyTable:
-    """Makes Figure 2: classes of processors by the number of cores."""
     rows = (row for tree in trees for row in tree.rows())
     columns = "cores platform eqc classes shared_bits"
     note = "Cifar10-R18, sample 0. shared_bits: remaining precision with the row above, in bits of float32."
@@ -91,7 +88,6 @@ def figure_2(trees: Iterable[NamedDendrogram]) -> StudyTable:
 
 
 def figure_4(ablation: Sequence[Convolution]) -> StudyTable:
-    """Makes Figure 4: remaining precision and classes over the multiplications of a convolution."""
     rows = (
         (each.filters, each.kernel, each.channels, each.size, each.multiplications, each.precision, each.classes)
         for each in sorted(in_figure_4(ablation), key=lambda each: (each.filters, each.kernel, each.multiplications))
@@ -115,7 +111,6 @@ def dendrograms_by_cast(path: Path, outputs: Iterable[Output]) -> tuple[NamedDen
 
 
 def figure_6(trees: Iterable[NamedDendrogram]) -> StudyTable:
-    """Makes Figure 6, and Figures SUP-2 and SUP-3 with it: classes of models cast to other dtypes."""
     rows = (row for tree in trees for row in tree.rows())
     columns = "model dtype platform eqc classes shared_bits"
     note = (

@@ -53,7 +53,6 @@ class Cell:
 
     @property
     def text(self) -> str:
-        """Returns the cell as the paper prints it."""
         return f"{self.paper}{'' if self.mode.deterministic else '*'}"
 
 
@@ -65,12 +64,10 @@ class ClassMatrix:
     cells: tuple[tuple[Cell, ...], ...]
 
     def part(self, *, gpu: bool) -> ClassMatrix:
-        """Returns the rows of CPUs or of GPUs."""
         kept = [i for i, platform in enumerate(self.platforms) if platform.is_gpu == gpu]
         return ClassMatrix(tuple(self.platforms[i] for i in kept), tuple(self.cells[i] for i in kept))
 
     def column(self, name: str) -> tuple[Cell, ...]:
-        """Returns the cells of one model and sample, as `platforms`."""
         index = COLUMNS.index(name)
         return tuple(row[index] for row in self.cells)
 

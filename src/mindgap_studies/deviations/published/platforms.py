@@ -77,12 +77,10 @@ class PublishedPlatform:
 
     @property
     def is_gpu(self) -> bool:
-        """Tells whether the models ran on a GPU."""
         return self.cores is None
 
     @property
     def name(self) -> str:
-        """Returns a name for people, unique among the published platforms."""
         size = "" if self.is_gpu else f", {self.cores} cores, {self.memory} GiB"
         return f"{self.vendor} {self.generation} {self.device}{size}, {self.cloud}"
 
@@ -94,7 +92,6 @@ class PublishedPlatform:
 
 
 def platform_of(path: Path, output: Output) -> PublishedPlatform:
-    """Returns the platform of an output of a file. Raises `BadData` for a processor or GPU of no known generation."""
     cloud, name, brand, gpu = output.instance
     if gpu is not None:
         device = _short(gpu)

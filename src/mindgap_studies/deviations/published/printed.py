@@ -33,7 +33,6 @@ def printed_table(name: str) -> list[list[str]]:
 
 
 def disagreements(tables: Iterable[StudyTable]) -> StudyTable:
-    """Makes the table of the cells in which the data and the printed tables differ."""
     rows = (row for table in tables if table.name in PRINTED for row in _compared(table))
     cells = sum(cell != _LOST for name in PRINTED for row in printed_table(name)[1:] for cell in row)
     columns = "table row column printed computed remark"

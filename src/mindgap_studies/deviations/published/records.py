@@ -138,7 +138,6 @@ def _check_unique(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _check_runs(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Raises `BadData` where repetitions are missing."""
     found: dict[tuple[Any, ...], list[int]] = {}
     needed: dict[tuple[Any, ...], int | None] = {}
     for i, row in enumerate(rows):

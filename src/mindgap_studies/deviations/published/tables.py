@@ -21,7 +21,6 @@ MAIN: Final = "medium_0"
 
 
 def table_sup1(matrix: ClassMatrix) -> StudyTable:
-    """Makes Table SUP-1: classes of the CPU platforms."""
     cpus = matrix.part(gpu=False)
     seen: dict[Any, int] = {}
     rows: list[tuple[Any, ...]] = []
@@ -35,7 +34,6 @@ def table_sup1(matrix: ClassMatrix) -> StudyTable:
 
 
 def table_sup2(matrix: ClassMatrix) -> StudyTable:
-    """Makes Table SUP-2: classes of the GPU platforms."""
     gpus = matrix.part(gpu=True)
     rows = (
         (platform.vendor, platform.generation, platform.device, platform.cloud, *(cell.text for cell in cells))
@@ -69,13 +67,11 @@ def instance_title(name: str) -> str:
 
 
 def clusters_of_table_1(matrix: ClassMatrix) -> FlagClusters:
-    """Clusters the flags of the platforms of Table 1."""
     rows = table_1_platforms(matrix)
     return flag_clusters({name: it.flags for name, it, _ in rows}, {name: number for name, _, number in rows})
 
 
 def table_1(matrix: ClassMatrix, clusters: FlagClusters) -> StudyTable:
-    """Makes Table 1: classes and flag clusters of the dual-core platforms."""
     rows = (
         (name, number, *("×" if name in present else None for present in clusters.present))
         for name, _, number in table_1_platforms(matrix)
@@ -87,14 +83,12 @@ def table_1(matrix: ClassMatrix, clusters: FlagClusters) -> StudyTable:
 
 
 def table_sup3(clusters: FlagClusters) -> StudyTable:
-    """Makes Table SUP-3: each flag of the platforms of Table 1 with its cluster."""
     rows = ((flag, clusters.cluster_of(flag)) for flag in clusters.flags)
     note = "C: common to all platforms of Table 1."
     return made("table_sup3", "Table SUP-3: CPU flags and their clusters", "flag cluster", rows, note)
 
 
 def classes(matrix: ClassMatrix) -> StudyTable:
-    """Makes the table of all cells with both numbers of a class, determinism and ties."""
     rows: list[tuple[Any, ...]] = []
     for platform, cells in zip(matrix.platforms, matrix.cells, strict=True):
         for name, cell in zip(COLUMNS, cells, strict=True):
@@ -141,7 +135,6 @@ def other_inputs(matrix: ClassMatrix) -> StudyTable:
 
 
 def ties(matrix: ClassMatrix) -> StudyTable:
-    """Makes the table of cells whose runs have no single most frequent output."""
     rows: list[tuple[Any, ...]] = []
     for gpu in (False, True):
         part = matrix.part(gpu=gpu)

@@ -21,7 +21,6 @@ FILE: Final = FOLDER / "distribution.npz"
 
 
 def layer(module: nn.Module) -> nn.Conv2d:
-    """Returns the convolution of a module of `MODEL`."""
     return [each for each in module.modules() if isinstance(each, nn.Conv2d)][NUMBER]
 
 

@@ -40,7 +40,6 @@ def initial_weights(module: nn.Module, scheme: Scheme, seed: int) -> dict[str, n
 
 
 def limit(shape: tuple[int, ...], scheme: Scheme) -> float:
-    """Returns the largest absolute weight of a layer. `shape`: [outputs, inputs, …kernel]."""
     kernel = math.prod(shape[2:])
     fan_in, fan_out = shape[1] * kernel, shape[0] * kernel
     return math.sqrt(6.0 / (fan_in if scheme == "he" else fan_in + fan_out))
@@ -54,7 +53,6 @@ def uniform(shape: tuple[int, ...], limit: float, seed: int) -> np.ndarray[Any, 
 
 
 def load(module: nn.Module, weights: dict[str, np.ndarray[Any, np.dtype[np.float32]]]) -> None:
-    """Writes weights into parameters and buffers of the same names."""
     state = module.state_dict()
     with torch.no_grad():
         for name, array in weights.items():

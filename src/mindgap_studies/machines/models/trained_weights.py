@@ -24,7 +24,6 @@ LEFT, RIGHT, WHOLE, SCALE = ".left", ".right", ".whole", ".scale"
 
 
 def read(path: Path) -> dict[str, Array]:
-    """Returns the entries of a file of trained weights."""
     with np.load(path, allow_pickle=False) as entries:
         return {name: entries[name] for name in entries.files}
 

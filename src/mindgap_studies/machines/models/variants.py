@@ -70,17 +70,14 @@ VARIANTS: Final = (
 
 
 def network(variant: ModelVariant) -> nn.Module:
-    """Returns the variant's module, in inference mode, with PyTorch's weights."""
     return _NETWORKS[variant.architecture](variant.activation, variant.pooling).eval()
 
 
 def initial(variant: ModelVariant, module: nn.Module) -> dict[str, Array]:
-    """Returns the initial weights of a module of this variant. Sigmoid and linear have the same."""
     return initial_weights(module, variant.scheme, _SEEDS[variant.architecture])
 
 
 def build(variant: ModelVariant) -> nn.Module:
-    """Returns the variant's module with its weights, in inference mode."""
     module = network(variant)
     weights = initial(variant, module)
     load(module, weights)

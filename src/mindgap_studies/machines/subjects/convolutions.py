@@ -62,7 +62,6 @@ def distributions(store: TensorStore) -> Iterator[Runnable]:
 
 
 def convolution(image: Input, weight: Input, stride: int, padding: int = 0) -> Graph:
-    """Returns a graph of one 2-dimensional convolution without bias."""
     (n, _, *size), (filters, _, *kernel) = image.spec.shape, weight.spec.shape
     result = [(s + 2 * padding - k) // stride + 1 for s, k in zip(size, kernel, strict=True)]
     spec = TensorSpec.contiguous(image.spec.dtype, (n, filters, *result))

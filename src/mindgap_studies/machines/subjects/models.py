@@ -82,7 +82,6 @@ _QUICK: Final = tuple(each for each in VARIANTS if each.architecture != "resnet5
 
 
 def full_suite(store: TensorStore) -> list[Runnable]:
-    """Returns every subject of the study."""
     return [
         *models(store), *reduced(store), *casts(store), *operators(store), *distributions(store), *ablation()
     ]  # fmt: skip

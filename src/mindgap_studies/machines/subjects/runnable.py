@@ -69,7 +69,6 @@ def _digest(graph: Graph, inputs: Mapping[int, Array]) -> str:
 
 
 def is_float(graph: Graph, number: int) -> bool:
-    """Returns whether a value is a tensor of floats that have a remaining precision."""
     spec = graph.values[number]
     return spec is not None and spec.dtype in _FLOATS
 

@@ -26,7 +26,6 @@ _BASES = ("ModelMixin", "LegacyModelMixin")
 
 
 def _diffusers() -> Any:
-    """Imports the library. Raises `SourceError` if it is not installed."""
     library = import_library("diffusers", "diffusers:", "diffusers")
     library.logging.set_verbosity_error()
     logging.getLogger("diffusers").setLevel(logging.ERROR)
@@ -34,7 +33,6 @@ def _diffusers() -> Any:
 
 
 def names() -> list[str]:
-    """Returns the names of all networks that diffusers exports."""
     models: Any = importlib.import_module(f"{_diffusers().__name__}.models")
     exported: dict[str, list[str]] = models._import_structure
     return sorted({name for listed in exported.values() for name in listed if _class_of(name) is not None})
@@ -50,7 +48,6 @@ def _class_of(name: str) -> Any:
 
 
 def open_diffusers(source: Source) -> list[Program]:
-    """Returns one program. Raises `SourceError` if diffusers has no such network."""
     chosen = source_options(source)
     model_class = _class_of(source.target)
     if model_class is None:
@@ -80,7 +77,6 @@ def _build(source: Source, model_class: Any, chosen: SourceOptions) -> Built:
 
 
 def _create(model_class: Any, case: ModelCase, layers: int) -> nn.Module:
-    """Creates a small model. Raises the constructor's error."""
     own = {**case.config}
     if model_class.__name__ in PARTS:
         argument, part, count = PARTS[model_class.__name__]

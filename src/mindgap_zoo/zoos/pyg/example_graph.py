@@ -81,7 +81,6 @@ class ExampleGraph:
         return self.draw(name, lambda seed: Uniform(seed, 0.1, 1.0), shape)
 
     def integers(self, name: str, most: int, *shape: int) -> torch.Tensor:
-        """Draws integers below `most`."""
         return self.draw(name, lambda seed: Integers(seed, 0, most), shape, "int64")
 
     def edges(self, name: str = "edge_index", count: int = EDGES, nodes: int = NODES) -> torch.Tensor:

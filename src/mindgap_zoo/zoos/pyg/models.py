@@ -28,7 +28,6 @@ from mindgap_zoo.zoos.pyg.layer_cases import ABSTRACT, CONSTRUCTED, GIVEN
 
 
 def _layers() -> Any:
-    """Imports `torch_geometric.nn`. Raises `SourceError` if it is not installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # It warns of each compiled extension that is missing.
         return import_library("torch_geometric.nn", "pyg: torch_geometric", "pyg")
@@ -46,7 +45,6 @@ def names() -> list[str]:
 
 
 def open_pyg(source: Source) -> list[Program]:
-    """Returns one program. Raises `SourceError` if PyTorch Geometric has no such class."""
     return open_named(source, names(), "PyTorch Geometric has no layer", _build)
 
 
