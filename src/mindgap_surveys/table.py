@@ -62,10 +62,11 @@ class TableQuery:
 
     def table(self, store: Store, run: str) -> StudyTable:
         """Runs the query. Raises `StoreError` for a damaged store."""
-        answer = store.query(self.query, {"run": run} if "$run" in self.query else None)
+        query = self.query.strip()
+        answer = store.query(query, {"run": run} if "$run" in query else None)
         columns: list[list[Any]] = [column.to_pylist() for column in answer.columns]
         rows = tuple(zip(*columns, strict=True))
-        return StudyTable(self.name, self.title, tuple(answer.column_names), rows, self.note, self.query, self.empty)
+        return StudyTable(self.name, self.title, tuple(answer.column_names), rows, self.note, query, self.empty)
 
 
 def records(table: StudyTable) -> list[dict[str, Any]]:

@@ -21,7 +21,13 @@ _HAS_OUTPUTS: Final = f"count(*) FILTER (WHERE word IN {listed((*CALM, *WRONG))}
 
 # The eager counterpart has the same options, or else the fewest. Where it is not the reference, its own verdict says
 # whether it is consistent, and a compiled output that differs from it has the word that it got against the reference.
-_COMPILED: Final = f"""
+COMPILED: Final = TableQuery(
+    name="compiled", title="Compiled against eager (Fig. 5)",
+    note="Each compiled platform beside the eager one of the same device, on models that are consistent in eager. "
+    "`nan_for_inf`: in some output that differs, NaN stands for infinities or the reverse, as many elements being "
+    "neither. Runtimes without an eager mode of their own (`onnxruntime/cpu`) are in Fig. 4 alone.",
+    empty="the run has no platform that compiles on a device whose eager mode ran as well",
+    query=f"""
 WITH given AS (
   SELECT platform, {device()} AS device, {mode()} AS mode, split_part(platform, '@', 2) AS options
   FROM outcomes WHERE run = $run GROUP BY platform
@@ -66,13 +72,5 @@ FROM classified_rows
 GROUP BY GROUPING SETS ((platform), ())
 HAVING count(*) > 0
 ORDER BY grouping(platform), platform
-""".strip()
-
-#: Compares each compiling platform with the eager mode of its device (Fig. 5).
-COMPILED: Final = TableQuery(
-    name="compiled", title="Compiled against eager (Fig. 5)", query=_COMPILED,
-    note="Each compiled platform beside the eager one of the same device, on models that are consistent in eager. "
-    "`nan_for_inf`: in some output that differs, NaN stands for infinities or the reverse, as many elements being "
-    "neither. Runtimes without an eager mode of their own (`onnxruntime/cpu`) are in Fig. 4 alone.",
-    empty="the run has no platform that compiles on a device whose eager mode ran as well",
+""",
 )  # fmt: skip

@@ -11,7 +11,17 @@ _WRONG: Final = f"count(*) FILTER (WHERE word IN {listed(WRONG)})"
 _COMPARED: Final = "count(*) FILTER (WHERE word <> 'unjudged')"
 
 # A platform that was given only a few models (an expensive compiler) would leave few that ran everywhere.
-_CONSISTENCY: Final = f"""
+CONSISTENCY: Final = TableQuery(
+    name="consistency", title="Output consistency (Fig. 4)",
+    note="`everywhere`: models that ran on the reference and on every platform that was given at least nine tenths "
+    "of what the busiest was given, as the paper counts. `both`: models that ran on the reference and on this "
+    "platform. "
+    "`wrong` is our verdict; `ill_conditioned` counts as consistent, and says that nothing can be said; so does "
+    "`internal`: only results differ that no public function returns. "
+    "`unjudged` differs, was not judged, and counts nowhere else. `beyond` a profile: some element lies "
+    "outside its tolerance.",
+    empty="no output was compared: no platform ran a model that the reference ran as well",
+    query=f"""
 WITH sent AS (SELECT platform, count(*) AS n FROM outcomes WHERE run = $run GROUP BY platform),
 broad AS (SELECT platform FROM sent WHERE n >= 0.9 * (SELECT max(n) FROM sent)),
 everywhere AS (
@@ -42,9 +52,15 @@ FROM based
 GROUP BY GROUPING SETS ((base, platform), (base))
 HAVING count(*) > 0
 ORDER BY base DESC, grouping(platform), {mode()} <> 'eager', platform
-""".strip()
+""",
+)  # fmt: skip
 
-_TOLERANCES: Final = f"""
+TOLERANCES: Final = TableQuery(
+    name="tolerances", title="A tolerance against a verdict",
+    note="Both ways in which a fixed tolerance errs, on all outputs that were compared: it calls a bug what "
+    "rounding explains (`only_the_tolerance_alarms`), and it passes what is wrong (`the_tolerance_misses`).",
+    empty="no output was compared: no platform ran a model that the reference ran as well",
+    query=f"""
 WITH compared AS (
   SELECT platform, word, word IN {listed(WRONG)} AS wrong, unnest([
            {{'profile': 'paper', 'within': {within("paper")}}},
@@ -68,25 +84,5 @@ FROM compared
 GROUP BY GROUPING SETS ((profile, platform), (profile))
 HAVING count(*) > 0
 ORDER BY profile DESC, grouping(platform), {mode()} <> 'eager', platform
-""".strip()
-
-#: Counts consistent and wrong outputs per platform, by verdict and under both tolerances (Fig. 4).
-CONSISTENCY: Final = TableQuery(
-    name="consistency", title="Output consistency (Fig. 4)", query=_CONSISTENCY,
-    note="`everywhere`: models that ran on the reference and on every platform that was given at least nine tenths "
-    "of what the busiest was given, as the paper counts. `both`: models that ran on the reference and on this "
-    "platform. "
-    "`wrong` is our verdict; `ill_conditioned` counts as consistent, and says that nothing can be said; so does "
-    "`internal`: only results differ that no public function returns. "
-    "`unjudged` differs, was not judged, and counts nowhere else. `beyond` a profile: some element lies "
-    "outside its tolerance.",
-    empty="no output was compared: no platform ran a model that the reference ran as well",
-)  # fmt: skip
-
-#: Counts outputs on which a fixed tolerance and the verdict disagree, in both directions.
-TOLERANCES: Final = TableQuery(
-    name="tolerances", title="A tolerance against a verdict", query=_TOLERANCES,
-    note="Both ways in which a fixed tolerance errs, on all outputs that were compared: it calls a bug what "
-    "rounding explains (`only_the_tolerance_alarms`), and it passes what is wrong (`the_tolerance_misses`).",
-    empty="no output was compared: no platform ran a model that the reference ran as well",
+""",
 )  # fmt: skip

@@ -48,7 +48,13 @@ able AS (
 )
 """.strip()
 
-_COVERAGE: Final = f"""
+COVERAGE: Final = TableQuery(
+    name="coverage", title="Operator coverage",
+    note="Overload packets (`aten.add`) and overloads (`aten.add.Tensor`) in graphs that a platform was given, and "
+    "in graphs of which it gave outputs. Backward operators are those whose names say so. `all`: on any platform. "
+    "`supported`: packets that a probe of single operators found the platform to run, where the store holds one.",
+    empty="the run ran no graph whose operators the store knows",
+    query=f"""
 WITH {_USES},
 {_ABLE},
 supported AS (
@@ -69,9 +75,15 @@ counted AS (
 SELECT counted.* EXCLUDE (level), supported, supported_ran, {share("supported_ran", "supported")} AS supported_share
 FROM counted LEFT JOIN supported USING (platform)
 ORDER BY level, {mode()} <> 'eager', platform
-""".strip()
+""",
+)  # fmt: skip
 
-_NEVER_RAN: Final = f"""
+NEVER_RAN: Final = TableQuery(
+    name="never_ran", title="Operators that never ran",
+    note="Overload packets that a platform was given, or is known to support, and that ran in no graph there: it "
+    "lacks them (`refusals_naming_it`), or something beside them failed; with the commonest words of the failures.",
+    empty="every operator that a platform was given, or is known to support, ran there in some graph",
+    query=f"""
 WITH {_SEEN},
 {_ABLE},
 packets AS (
@@ -99,10 +111,16 @@ SELECT platform, operator, coalesce(graphs, 0) AS graphs_given, coalesce(named, 
 FROM packets FULL JOIN able USING (platform, operator) LEFT JOIN why USING (platform, operator)
 WHERE NOT coalesce(packets.ran, false)
 ORDER BY refusals_naming_it DESC, platform, operator
-""".strip()
+""",
+)  # fmt: skip
 
 # A feature is `operator|dtype|layout|size`, `operator>operator` or `kind:mutation`.
-_BREADTH: Final = """
+BREADTH: Final = TableQuery(
+    name="breadth", title="Breadth of a campaign",
+    note="Of all cases together: how many overloads were called with a first operand of each dtype, layout and "
+    "class of size; under `all` the distinct combinations, and the distinct pairs of which one reads the other.",
+    empty="only campaigns record it",
+    query="""
 WITH covered AS (SELECT DISTINCT unnest(features) AS feature FROM blocks WHERE run = $run),
 uses AS (
   SELECT split_part(feature, '|', 1) AS op, split_part(feature, '|', 2) AS dtype, split_part(feature, '|', 3) AS layout,
@@ -121,29 +139,5 @@ SELECT 'all', 'pairs along an edge', count(*) FROM covered WHERE contains(featur
 UNION ALL
 SELECT 'mutation', substr(feature, 6), count(*) FROM covered WHERE feature LIKE 'kind:%' GROUP BY feature
 ORDER BY axis, overloads DESC, class
-""".strip()
-
-#: Counts operators in graphs that ran, of those in all graphs sent to a platform.
-COVERAGE: Final = TableQuery(
-    name="coverage", title="Operator coverage", query=_COVERAGE,
-    note="Overload packets (`aten.add`) and overloads (`aten.add.Tensor`) in graphs that a platform was given, and "
-    "in graphs of which it gave outputs. Backward operators are those whose names say so. `all`: on any platform. "
-    "`supported`: packets that a probe of single operators found the platform to run, where the store holds one.",
-    empty="the run ran no graph whose operators the store knows",
-)  # fmt: skip
-
-#: Lists operators that a platform received and that ran in no graph.
-NEVER_RAN: Final = TableQuery(
-    name="never_ran", title="Operators that never ran", query=_NEVER_RAN,
-    note="Overload packets that a platform was given, or is known to support, and that ran in no graph there: it "
-    "lacks them (`refusals_naming_it`), or something beside them failed; with the commonest words of the failures.",
-    empty="every operator that a platform was given, or is known to support, ran there in some graph",
-)  # fmt: skip
-
-#: Counts operators by dtype, layout and size class of their operands.
-BREADTH: Final = TableQuery(
-    name="breadth", title="Breadth of a campaign", query=_BREADTH,
-    note="Of all cases together: how many overloads were called with a first operand of each dtype, layout and "
-    "class of size; under `all` the distinct combinations, and the distinct pairs of which one reads the other.",
-    empty="only campaigns record it",
+""",
 )  # fmt: skip

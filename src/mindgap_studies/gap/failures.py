@@ -26,7 +26,13 @@ def _condition(rule: Rule) -> str:
     return " AND ".join(parts)
 
 
-_FAILURES: Final = f"""
+FAILURES: Final = TableQuery(
+    name="failures", title="Failures by root cause (Fig. 3)",
+    note="Outcomes without outputs, refusals included, the reference's own as well. Causes are told from the "
+    "status and the platform's own words by the rules in causes.toml; `signatures` counts distinct words, which "
+    "is nearer to the number of defects than the number of failures is.",
+    empty="the run holds no outcome: nothing was run",
+    query=f"""
 WITH classified_rows AS (
   SELECT platform, {mode()} AS mode, {RAN} AS ran, signature,
          CASE WHEN NOT ({RAN}) THEN
@@ -42,9 +48,15 @@ FROM classified_rows
 GROUP BY GROUPING SETS ((platform), ())
 HAVING count(*) > 0
 ORDER BY grouping(platform), any_value(mode) <> 'eager', platform
-""".strip()
+""",
+)  # fmt: skip
 
-_SIGNATURES: Final = f"""
+SIGNATURES: Final = TableQuery(
+    name="signatures", title="What the platforms said",
+    note="Every distinct failure: the platform's words without numbers, paths and addresses, and the cause "
+    "they were taken for.",
+    empty="no outcome failed: every platform ran every graph that it was given",
+    query=f"""
 WITH classified_rows AS (
   SELECT platform, status, signature, op, model,
          {classified("cause")} AS cause
@@ -56,10 +68,17 @@ SELECT cause, status, signature, count(*) AS outcomes, count(DISTINCT platform) 
 FROM classified_rows
 GROUP BY cause, status, signature
 ORDER BY outcomes DESC, signature, status, cause
-""".strip()
+""",
+)  # fmt: skip
 
 # The types count where the reference ran: what no side runs says nothing of a compiler.
-_COMPILE: Final = f"""
+COMPILE_FAILURES: Final = TableQuery(
+    name="compile_failures", title="Compile failures by type (Table I)",
+    note="Platforms that take the whole graph (every mode but eager), on models that the reference ran. `stalled` "
+    "is a time-out; what the paper calls heap corruption is a `crash`; a failure of running counts as well as one "
+    "of compiling, as there.",
+    empty="the run has no platform that compiles or converts: all are eager",
+    query=f"""
 WITH reference AS (
   SELECT model, graph, {RAN} AS ran FROM outcomes
   WHERE run = $run AND platform = (SELECT reference FROM runs WHERE run = $run)
@@ -80,11 +99,16 @@ FROM classified_rows
 GROUP BY GROUPING SETS ((platform), ())
 HAVING count(*) > 0
 ORDER BY grouping(platform), platform
-""".strip()
-
+""",
+)  # fmt: skip
 
 # What a campaign spared a platform beforehand, counted by its blocks of cases.
-_NOT_GIVEN: Final = """
+NOT_GIVEN: Final = TableQuery(
+    name="not_given", title="Not given to a platform",
+    note="Cases of a campaign that a platform was not asked to run: a probe had shown what it lacks, or its budget "
+    "was spent. They are no outcomes, and in no other table.",
+    empty="nothing was held back (`diff` gives every platform every model)",
+    query="""
 WITH lacking AS (SELECT unnest(refused, recursive := true) FROM blocks WHERE run = $run),
 late AS (SELECT unnest(map_entries(left_out), recursive := true) FROM blocks WHERE run = $run)
 SELECT platform, 'known to lack' AS why, reason, sum("count")::BIGINT AS cases FROM lacking GROUP BY ALL
@@ -92,38 +116,5 @@ UNION ALL
 SELECT key AS platform, 'no time left' AS why, '' AS reason, sum(value)::BIGINT AS cases FROM late GROUP BY ALL
 HAVING sum(value) > 0
 ORDER BY platform, why, cases DESC, reason
-""".strip()
-
-#: Counts failed outcomes by root cause and platform (Fig. 3).
-FAILURES: Final = TableQuery(
-    name="failures", title="Failures by root cause (Fig. 3)", query=_FAILURES,
-    note="Outcomes without outputs, refusals included, the reference's own as well. Causes are told from the "
-    "status and the platform's own words by the rules in causes.toml; `signatures` counts distinct words, which "
-    "is nearer to the number of defects than the number of failures is.",
-    empty="the run holds no outcome: nothing was run",
-)  # fmt: skip
-
-#: Lists failure signatures and the cause that the rules assign.
-SIGNATURES: Final = TableQuery(
-    name="signatures", title="What the platforms said", query=_SIGNATURES,
-    note="Every distinct failure: the platform's words without numbers, paths and addresses, and the cause "
-    "they were taken for.",
-    empty="no outcome failed: every platform ran every graph that it was given",
-)  # fmt: skip
-
-#: Counts failures of platforms that compile or convert whole graphs, by type (Table I).
-COMPILE_FAILURES: Final = TableQuery(
-    name="compile_failures", title="Compile failures by type (Table I)", query=_COMPILE,
-    note="Platforms that take the whole graph (every mode but eager), on models that the reference ran. `stalled` "
-    "is a time-out; what the paper calls heap corruption is a `crash`; a failure of running counts as well as one "
-    "of compiling, as there.",
-    empty="the run has no platform that compiles or converts: all are eager",
-)  # fmt: skip
-
-#: Counts cases that platforms did not run, because of a known refusal or a spent budget.
-NOT_GIVEN: Final = TableQuery(
-    name="not_given", title="Not given to a platform", query=_NOT_GIVEN,
-    note="Cases of a campaign that a platform was not asked to run: a probe had shown what it lacks, or its budget "
-    "was spent. They are no outcomes, and in no other table.",
-    empty="nothing was held back (`diff` gives every platform every model)",
+""",
 )  # fmt: skip

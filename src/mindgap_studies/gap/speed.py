@@ -25,20 +25,14 @@ ratios AS (
     AND p.seconds > 0 AND r.seconds > 0
 )
 """.strip()
-_SLOWDOWN: Final = f"""
-{_RATIOS}
-SELECT platform, CASE grouping(size) WHEN 0 THEN size ELSE 'all' END AS size, count(*) AS models,
-       median(ratio) AS median_slowdown, quantile_cont(ratio, 0.9) AS p90_slowdown,
-       count(*) FILTER (WHERE ratio > 10) AS over_ten_times, median(seconds) AS median_seconds,
-       median(load) AS median_load_seconds
-FROM (SELECT *, {size()} AS size FROM ratios)
-GROUP BY GROUPING SETS ((platform, size), (platform))
-ORDER BY {mode()} <> 'eager', platform, grouping(size), min(nodes)
-""".strip()
-
 _RIGHT: Final = f"word IN {listed(CALM)}"
 _WRONG: Final = f"word IN {listed((*WRONG, 'export'))}"
-_PORTED: Final = f"""
+PORTED: Final = TableQuery(
+    name="ported", title="Slower than the reference, and right",
+    note="Time of a run after compilation and after the first run. What is fast and gives other results than the "
+    "reference, beyond rounding, is not ported. `slower_median_slowdown`: of those that are slower.",
+    empty="no platform ran a model that the reference ran as well, or nobody measured the time",
+    query=f"""
 {_RATIOS}
 SELECT platform, count(*) AS models, count(*) FILTER (WHERE ratio > 1) AS slower,
        {share("count(*) FILTER (WHERE ratio > 1)", "count(*)")} AS slower_share,
@@ -49,35 +43,36 @@ SELECT platform, count(*) AS models, count(*) FILTER (WHERE ratio > 1) AS slower
        count(*) FILTER (WHERE ratio > 1 AND {_WRONG}) AS slow_and_wrong,
        count(*) FILTER (WHERE word IS NULL OR NOT ({_RIGHT} OR {_WRONG})) AS not_judged
 FROM ratios GROUP BY platform ORDER BY {mode()} <> 'eager', platform
-""".strip()
-_TIMES: Final = f"""
+""",
+)  # fmt: skip
+
+MODEL_TIMES: Final = TableQuery(
+    name="model_times", title="Time of each model",
+    note="Seconds of a run after compilation, which `load` has: the median of the runs after the first "
+    "(`mindgap diff --repeat N`). A campaign's variants are not listed.",
+    empty="this is a campaign, or no platform ran a model that the reference ran as well",
+    query=f"""
 {_RATIOS}
 SELECT model, platform, reference AS reference_seconds, seconds, ratio AS slowdown, load AS load_seconds,
        coalesce(word, 'not_judged') AS verdict
 FROM ratios WHERE (SELECT kind FROM runs WHERE run = $run) = 'diff'
 ORDER BY model, ratio DESC, platform
-""".strip()
-
-#: Counts models that are slower than on the reference after compilation, and those that are fast and wrong.
-PORTED: Final = TableQuery(
-    name="ported", title="Slower than the reference, and right", query=_PORTED,
-    note="Time of a run after compilation and after the first run. What is fast and gives other results than the "
-    "reference, beyond rounding, is not ported. `slower_median_slowdown`: of those that are slower.",
-    empty="no platform ran a model that the reference ran as well, or nobody measured the time",
+""",
 )  # fmt: skip
 
-#: Lists the time of each model on each platform of a comparison, with its verdict.
-MODEL_TIMES: Final = TableQuery(
-    name="model_times", title="Time of each model", query=_TIMES,
-    note="Seconds of a run after compilation, which `load` has: the median of the runs after the first "
-    "(`mindgap diff --repeat N`). A campaign's variants are not listed.",
-    empty="this is a campaign, or no platform ran a model that the reference ran as well",
-)  # fmt: skip
-
-#: Compares run time with the reference's, by platform and size.
 SLOWDOWN: Final = TableQuery(
-    name="slowdown", title="Slow-down", query=_SLOWDOWN,
+    name="slowdown", title="Slow-down",
     note="Seconds of a run over the reference's for the same graph (the second run where there is one, so that "
     "what happens once is not in it; `load` is). Wall-clock on whatever machine and beside whatever else ran.",
     empty="no platform ran a model that the reference ran as well, or nobody measured the time",
+    query=f"""
+{_RATIOS}
+SELECT platform, CASE grouping(size) WHEN 0 THEN size ELSE 'all' END AS size, count(*) AS models,
+       median(ratio) AS median_slowdown, quantile_cont(ratio, 0.9) AS p90_slowdown,
+       count(*) FILTER (WHERE ratio > 10) AS over_ten_times, median(seconds) AS median_seconds,
+       median(load) AS median_load_seconds
+FROM (SELECT *, {size()} AS size FROM ratios)
+GROUP BY GROUPING SETS ((platform, size), (platform))
+ORDER BY {mode()} <> 'eager', platform, grouping(size), min(nodes)
+""",
 )  # fmt: skip

@@ -20,7 +20,12 @@ from mindgap_studies.gap.vocabulary import VERDICTS, listed
 from mindgap_surveys.table import StudyTables, TableQuery, tables_object
 
 _RANK: Final = f"list_position([{', '.join(repr(str(word)) for word in FINDINGS)}], word)"
-_FINDINGS: Final = f"""
+CULPRITS: Final = TableQuery(
+    name="findings", title="Findings by culprit",
+    note="The operator at fault; where none is known, the platform's own words. Blame: which side is wrong when "
+    "the operator is checked against an independent formulation.",
+    empty="nothing was found: no platform did anything that rounding or a refusal does not explain",
+    query=f"""
 WITH found AS (
   SELECT v.word, coalesce(v.blame, '') AS blame, v.platform, v.graph, v.model,
          coalesce(v.culprit_op, left(split_part(o.signature, chr(10), 1), 120), '') AS culprit
@@ -33,14 +38,7 @@ SELECT word AS verdict, culprit, blame, platform, count(*) AS findings,
 FROM found
 GROUP BY word, culprit, blame, platform
 ORDER BY {_RANK}, findings DESC, culprit, blame, platform
-""".strip()
-
-#: Counts findings by verdict, culprit operator, blame and platform.
-CULPRITS: Final = TableQuery(
-    name="findings", title="Findings by culprit", query=_FINDINGS,
-    note="The operator at fault; where none is known, the platform's own words. Blame: which side is wrong when "
-    "the operator is checked against an independent formulation.",
-    empty="nothing was found: no platform did anything that rounding or a refusal does not explain",
+""",
 )  # fmt: skip
 
 

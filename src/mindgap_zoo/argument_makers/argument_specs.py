@@ -1,51 +1,41 @@
-"""Describes how to make an argument of a transformers model."""
+"""Describes tensors to draw as arguments of a model."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-#: A number, "batch", "length" (tokens in a text), or the dotted path of a number in the configuration.
-Dimension = int | str
-Shape = tuple[Dimension, ...]
+from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
 
 
 @dataclass(frozen=True, slots=True)
-class FloatArgument:
-    """Normal values times `scale`, in the dtype of the model; with `positive`, uniform values in [0, `scale`)."""
+class Tensor:
+    """A tensor to draw. `shape`: a word per dimension, a number or a name that the library's argument maker knows.
 
-    shape: Shape
-    scale: float = 1.0
-    positive: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class IntegerArgument:
-    """Integers in [`low`, `high`), int64."""
-
-    shape: Shape
-    high: int
-    low: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class FilledArgument:
-    """The same value everywhere. The name of a dimension stands for its size."""
-
-    shape: Shape
-    value: float | str = 1
-    dtype: str = "int64"
-
-
-@dataclass(frozen=True, slots=True)
-class ConstantArgument:
-    """A value that the model's Python code decides by.
-
-    Nested numbers become a tensor that is a constant of the graph. A single number or text is passed as it is.
+    `make`: from a seed to a recipe. `dtype`: empty for that of the model.
     """
 
-    value: Any
+    shape: str
+    make: Callable[[int], Recipe] = Normal
+    dtype: str = ""
 
 
-#: What an argument is made as; None leaves it out although a rule would make it.
-ArgumentSpec = FloatArgument | IntegerArgument | FilledArgument | ConstantArgument | None
+def normal(shape: str, scale: float = 1.0) -> Tensor:
+    return Tensor(shape, lambda seed: Normal(seed, 0.0, scale))
+
+
+def uniform(shape: str, low: float = 0.0, high: float = 1.0) -> Tensor:
+    return Tensor(shape, lambda seed: Uniform(seed, low, high))
+
+
+def integers(shape: str, below: int, low: int = 0) -> Tensor:
+    return Tensor(shape, lambda seed: Integers(seed, low, below), "int64")
+
+
+def filled(shape: str, value: float, dtype: str = "int64") -> Tensor:
+    return Tensor(shape, lambda _: Constant(value), dtype)
+
+
+def ones(shape: str, dtype: str = "int64") -> Tensor:
+    """Describes a mask that hides nothing."""
+    return filled(shape, True if dtype == "bool" else 1, dtype)

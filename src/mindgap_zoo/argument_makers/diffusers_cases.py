@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mindgap_zoo.argument_makers.diffusers_inputs import ModelCase, integers, normal, ones, uniform
+from mindgap_zoo.argument_makers.argument_specs import integers, normal, ones, uniform
+from mindgap_zoo.argument_makers.diffusers_inputs import ModelCase
 from mindgap_zoo.argument_makers.diffusers_transformer_cases import ROTARY_HUNYUAN, TRANSFORMERS
 
 #: Networks made of several others: the argument that takes them, their class, how many.

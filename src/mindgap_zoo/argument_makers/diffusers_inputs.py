@@ -14,18 +14,9 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
 from mindgap.sources.source import SourceOptions
 from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """Describes a tensor to draw. `shape`: one word per dimension; `make`: from a seed to a recipe."""
-
-    shape: str
-    make: Callable[[int], Recipe] = Normal
-    dtype: str = ""
+from mindgap_zoo.argument_makers.argument_specs import Tensor, normal, ones, uniform
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +34,6 @@ class ModelCase:
     fixed: tuple[str, ...] = ()
     edge: int = 16
     batch: int = 1
-
-
-def normal(shape: str) -> Tensor:
-    return Tensor(shape)
-
-
-def uniform(shape: str, low: float = 0.0, high: float = 1.0) -> Tensor:
-    return Tensor(shape, lambda seed: Uniform(seed, low, high))
-
-
-def integers(shape: str, below: int, low: int = 0) -> Tensor:
-    return Tensor(shape, lambda seed: Integers(seed, low, below), "int64")
-
-
-def ones(shape: str, dtype: str = "int64") -> Tensor:
-    """Describes a mask that hides nothing."""
-    return Tensor(shape, lambda _: Constant(True if dtype == "bool" else 1), dtype)
 
 
 @dataclass(frozen=True, slots=True)

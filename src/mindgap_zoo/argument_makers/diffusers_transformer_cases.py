@@ -7,14 +7,8 @@ from typing import Any, Final
 
 import torch
 
-from mindgap_zoo.argument_makers.diffusers_inputs import (
-    InputMaker,
-    ModelCase,
-    integers,
-    normal,
-    ones,
-    uniform,
-)
+from mindgap_zoo.argument_makers.argument_specs import integers, normal, ones, uniform
+from mindgap_zoo.argument_makers.diffusers_inputs import InputMaker, ModelCase
 
 #: Cosine and sine for each token of 8 × 8 and each part of a head of 32.
 ROTARY_HUNYUAN: Final = (uniform("t 32", -1.0, 1.0), uniform("t 32", -1.0, 1.0))

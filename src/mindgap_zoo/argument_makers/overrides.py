@@ -9,22 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mindgap_zoo.argument_makers.argument_specs import (
-    ArgumentSpec,
-    ConstantArgument,
-    FilledArgument,
-    FloatArgument,
-    IntegerArgument,
-)
+from mindgap_zoo.argument_makers.argument_specs import Tensor, filled, integers, normal, ones, uniform
 
 #: In place of a configuration's value: the constructor computes it.
 ABSENT: Final = object()
-_SERIES: Final[Mapping[str, ArgumentSpec]] = {
-    "past_values": FloatArgument(("batch", 23)),
-    "past_time_features": FloatArgument(("batch", 23, 2)),
-    "past_observed_mask": FilledArgument(("batch", 23), 1, "float32"),
-    "future_values": FloatArgument(("batch", 4)),
-    "future_time_features": FloatArgument(("batch", 4, 2)),
+_SERIES: Final[Mapping[str, Any]] = {
+    "past_values": normal("batch 23"),
+    "past_time_features": normal("batch 23 2"),
+    "past_observed_mask": filled("batch 23", 1, ""),
+    "future_values": normal("batch 4"),
+    "future_time_features": normal("batch 4 2"),
 }
 _SERIES_SIZES: Final[Mapping[str, Any]] = {
     "context_length": 16,
@@ -32,164 +26,137 @@ _SERIES_SIZES: Final[Mapping[str, Any]] = {
     "num_time_features": 2,
     "feature_size": ABSENT,
 }
-_PATCHES: Final[Mapping[str, ArgumentSpec]] = {
-    "pixel_values": FloatArgument((1, 3, "patch_size", "16*patch_size")),
-    "target_sizes": ConstantArgument([[4, 4]]),
+_PATCHES: Final[Mapping[str, Any]] = {
+    "pixel_values": normal("1 3 patch_size 16*patch_size"),
+    "target_sizes": [[4, 4]],
 }
-_VIDEO: Final = FloatArgument(("batch", 2, 3, 64, 64))
-_SOUND: Final = FloatArgument(("batch", 1, 7680), 0.3)
-_SEMANTIC: Final[Mapping[str, ArgumentSpec]] = {
-    "input_values": FloatArgument(("batch", 1, 1600), 0.3),
-    "input_features": FloatArgument(("batch", 5, 160)),
+_VIDEO: Final = normal("batch 2 3 64 64")
+_SOUND: Final = normal("batch 1 7680", 0.3)
+_SEMANTIC: Final[Mapping[str, Any]] = {
+    "input_values": normal("batch 1 1600", 0.3),
+    "input_features": normal("batch 5 160"),
 }
 _SMALL_PERCEPTION: Final[Mapping[str, Any]] = {
     "vision_config.architecture": "vit_pe_core_tiny_patch16_384",
     "vision_config.model_args": {"embed_dim": 64, "depth": 2, "num_heads": 2, "img_size": [64, 64]},
 }
 _FINE_TO_COARSE: Final = [[16, 16], [8, 8], [4, 4]]
-_GRID: Final = ConstantArgument([[1, 4, 4]])
+_GRID: Final = [[1, 4, 4]]
 
-#: By class or model type: arguments that are made as given here, and those left out.
-ARGUMENTS: Final[Mapping[str, Mapping[str, ArgumentSpec]]] = {
+
+def _lengths(maker: Any) -> Tensor:
+    return filled("batch", maker.length)
+
+
+#: By class or model type: arguments that are made as given here, and those left out (None). A list is a tensor that the
+#: model's Python code decides by: a constant of the graph. Words of a shape: a number, `batch`, `length` (tokens in a
+#: text), or the dotted path of a number in the configuration.
+ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "decision_transformer": {
-        "states": FloatArgument(("batch", "length", "state_dim")),
-        "actions": FloatArgument(("batch", "length", "act_dim")),
-        "rewards": FloatArgument(("batch", "length", 1)),
-        "returns_to_go": FloatArgument(("batch", "length", 1)),
-        "timesteps": IntegerArgument(("batch", "length"), 64),
-        "attention_mask": FilledArgument(("batch", "length")),
+        "states": normal("batch length state_dim"), "actions": normal("batch length act_dim"),
+        "rewards": normal("batch length 1"), "returns_to_go": normal("batch length 1"),
+        "timesteps": integers("batch length", 64), "attention_mask": ones("batch length"),
     },
-    "lxmert": {
-        "visual_feats": FloatArgument(("batch", 8, "visual_feat_dim")),
-        "visual_pos": FloatArgument(("batch", 8, "visual_pos_dim")),
-    },
+    "lxmert": {"visual_feats": normal("batch 8 visual_feat_dim"), "visual_pos": normal("batch 8 visual_pos_dim")},
     "autoformer": _SERIES,
     "informer": _SERIES,
     "time_series_transformer": _SERIES,
     "timesfm": {
-        "past_values": FloatArgument(("batch", 64)),
-        "past_values_padding": FilledArgument(("batch", 64), 0),
-        "freq": IntegerArgument(("batch", 1), 3),
+        "past_values": normal("batch 64"), "past_values_padding": filled("batch 64", 0), "freq": integers("batch 1", 3),
     },
-    "timesfm2_5": {
-        "past_values": FloatArgument(("batch", 64)),
-        "past_values_padding": FilledArgument(("batch", 64), 0),
-    },
+    "timesfm2_5": {"past_values": normal("batch 64"), "past_values_padding": filled("batch 64", 0)},
     "audioflamingo3_encoder": {
-        "input_features": FloatArgument(("batch", "num_mel_bins", 128)),
-        "input_features_mask": FilledArgument(("batch", 128)),
+        "input_features": normal("batch num_mel_bins 128"), "input_features_mask": ones("batch 128"),
     },
-    "gemma4_audio": {"input_features": FloatArgument(("batch", 64, 32)), "attention_mask": None},
-    "granite_speech5_encoder": {"input_features": FloatArgument(("batch", 64, 320))},
-    "granite_speech5_ctc": {"input_features": FloatArgument(("batch", 64, 320))},
-    "kyutai_speech_to_text": {"input_ids": IntegerArgument(("batch", "length", 3), 64)},
+    "gemma4_audio": {"input_features": normal("batch 64 32"), "attention_mask": None},
+    "granite_speech5_encoder": {"input_features": normal("batch 64 320")},
+    "granite_speech5_ctc": {"input_features": normal("batch 64 320")},
+    "kyutai_speech_to_text": {"input_ids": integers("batch length 3", 64)},
     "minicpm_ocr_vision": _PATCHES,
     "minicpmv4_6_vision": _PATCHES,
     "minicpmv4_7_vision": _PATCHES,
-    "pe_audio": {"input_values": _SOUND, "input_ids": IntegerArgument(("batch", "length"), 192, 3)},
+    "pe_audio": {"input_values": _SOUND, "input_ids": integers("batch length", 192, 3)},
     "pe_audio_encoder": {"input_values": _SOUND},
-    "xcodec": {"input_values": FloatArgument(("batch", 1, 16000), 0.3)},
-    "blip_2_qformer": {"encoder_hidden_states": FloatArgument(("batch", 9, "encoder_hidden_size"))},
-    "instructblipvideo": {
-        "pixel_values": FloatArgument(("batch", 4, 3, "vision_config.image_size", "vision_config.image_size"))
+    "xcodec": {"input_values": normal("batch 1 16000", 0.3)},
+    "blip_2_qformer": {"encoder_hidden_states": normal("batch 9 encoder_hidden_size")},
+    "instructblipvideo": {"pixel_values": normal("batch 4 3 vision_config.image_size vision_config.image_size")},
+    "efficientloftr": {"pixel_values": normal("batch 2 3 64 64")},
+    "kimi_k25_vision": {"pixel_values": normal("16 3 patch_size patch_size"), "grid_thw": _GRID},
+    "kosmos-2": {"image_embeds_position_mask": [[1] * 8 + [0] * 4]},
+    "muse_glimmer_assistant": {
+        "context_hidden_states": normal("batch length 2*hidden_size"), "attention_mask": ones("batch 2*length"),
     },
-    "efficientloftr": {"pixel_values": FloatArgument(("batch", 2, 3, 64, 64))},
-    "kimi_k25_vision": {"pixel_values": FloatArgument((16, 3, "patch_size", "patch_size")), "grid_thw": _GRID},
-    "kosmos-2": {"image_embeds_position_mask": ConstantArgument([[1] * 8 + [0] * 4])},
-    "muse_glimmer_assistant": {"context_hidden_states": FloatArgument(("batch", "length", "2*hidden_size")),
-        "attention_mask": FilledArgument(("batch", "2*length")),
-    },
-    "muse_spark_vision": {"pixel_values": FloatArgument((16, 1176))},
-    "muse_glimmer_vision": {"pixel_values": FloatArgument((16, 1176))},
-    "inkling2_vision": {"pixel_values": FloatArgument((16, 40, 40, 3)), "image_grid_thw": _GRID},
-    "fun_asr_nano_encoder": {
-        "input_features": FloatArgument(("batch", 64, 560)),
-        "input_features_mask": FilledArgument(("batch", 64)),
-    },
-    "depth_pro": {"pixel_values": FloatArgument(("batch", 3, 256, 256))},
+    "muse_spark_vision": {"pixel_values": normal("16 1176")},
+    "muse_glimmer_vision": {"pixel_values": normal("16 1176")},
+    "inkling2_vision": {"pixel_values": normal("16 40 40 3"), "image_grid_thw": _GRID},
+    "fun_asr_nano_encoder": {"input_features": normal("batch 64 560"), "input_features_mask": ones("batch 64")},
+    "depth_pro": {"pixel_values": normal("batch 3 256 256")},
     "gemma4_vision": {
-        "pixel_values": FloatArgument(("batch", 36, "3*patch_area")),
-        "pixel_position_ids": ConstantArgument([[[column, row] for row in range(6) for column in range(6)]]),
+        "pixel_values": normal("batch 36 3*patch_area"),
+        "pixel_position_ids": [[[column, row] for row in range(6) for column in range(6)]],
     },
     "idefics": {
-        "pixel_values": FloatArgument(("batch", 1, 3, "vision_config.image_size", "vision_config.image_size")),
-        "image_attention_mask": FilledArgument(("batch", "length", 1)),
+        "pixel_values": normal("batch 1 3 vision_config.image_size vision_config.image_size"),
+        "image_attention_mask": ones("batch length 1"),
     },
-    "musicgen": {"input_ids": IntegerArgument(("num_codebooks", "length"), 64), "attention_mask": None},
-    "musicgen_decoder": {"input_ids": IntegerArgument(("num_codebooks", "length"), 64), "attention_mask": None},
-    "musicgen_melody_decoder": {"input_ids": IntegerArgument(("num_codebooks", "length"), 64), "attention_mask": None},
+    "musicgen": {"input_ids": integers("num_codebooks length", 64), "attention_mask": None},
+    "musicgen_decoder": {"input_ids": integers("num_codebooks length", 64), "attention_mask": None},
+    "musicgen_melody_decoder": {"input_ids": integers("num_codebooks length", 64), "attention_mask": None},
     "pi0": {
-        "pixel_values": FloatArgument((
-            "batch", 1, 3, "vlm_config.vision_config.image_size", "vlm_config.vision_config.image_size",
-        )),
-        "pixel_attention_mask": FilledArgument(("batch", 1), 1, "bool"),
+        "pixel_values": normal("batch 1 3 vlm_config.vision_config.image_size vlm_config.vision_config.image_size"),
+        "pixel_attention_mask": filled("batch 1", 1, "bool"),
     },
-    "video_llama_3_vision": {"merge_sizes": ConstantArgument([2])},
-    "voxtral_realtime": {"input_features": FloatArgument(("batch", "audio_config.num_mel_bins", "8*length"))},
-    "reformer": {"input_ids": IntegerArgument(("batch", 64), 192, 3), "attention_mask": FilledArgument(("batch", 64))},
+    "video_llama_3_vision": {"merge_sizes": [2]},
+    "voxtral_realtime": {"input_features": normal("batch audio_config.num_mel_bins 8*length")},
+    "reformer": {"input_ids": integers("batch 64", 192, 3), "attention_mask": ones("batch 64")},
     "pe_video": {"pixel_values_videos": _VIDEO},
     "pe_video_encoder": {"pixel_values_videos": _VIDEO},
     "pe_audio_video": {"pixel_values_videos": _VIDEO, "input_values": _SOUND},
     "pe_audio_video_encoder": {"pixel_values_videos": _VIDEO, "input_values": _SOUND},
     "neucodec": _SEMANTIC,
     "xcodec2": _SEMANTIC,
-    "muse_spark_audio": {"input_values": FloatArgument(("batch", 3840), 0.3)},
-    "udop": {"pixel_values": None, "bbox": FloatArgument(("batch", "length", 4), 0.3)},
-    "lw_detr": {"pixel_values": FloatArgument(("batch", 3, 192, 192))},
-    "mimi_decoder": {"latents": FloatArgument(("batch", "hidden_size", 8))},
-    "pocket_tts_audio_tokenizer_decoder": {"latents": FloatArgument(("batch", "hidden_size", 8))},
+    "muse_spark_audio": {"input_values": normal("batch 3840", 0.3)},
+    "udop": {"pixel_values": None, "bbox": normal("batch length 4", 0.3)},
+    "lw_detr": {"pixel_values": normal("batch 3 192 192")},
+    "mimi_decoder": {"latents": normal("batch hidden_size 8")},
+    "pocket_tts_audio_tokenizer_decoder": {"latents": normal("batch hidden_size 8")},
     "speecht5": {
-        "input_values": FloatArgument(("batch", "length", "hidden_size")),
-        "decoder_input_values": FloatArgument(("batch", "length", "hidden_size")),
+        "input_values": normal("batch length hidden_size"), "decoder_input_values": normal("batch length hidden_size"),
     },
     "siglip2_vision_model": {
-        "pixel_values": FloatArgument(("batch", 16, 768)),
-        "pixel_attention_mask": FilledArgument(("batch", 16)),
-        "spatial_shapes": ConstantArgument([[4, 4]]),
+        "pixel_values": normal("batch 16 768"), "pixel_attention_mask": ones("batch 16"), "spatial_shapes": [[4, 4]],
     },
     "siglip2": {
-        "pixel_values": FloatArgument(("batch", 16, 768)),
-        "pixel_attention_mask": FilledArgument(("batch", 16)),
-        "spatial_shapes": ConstantArgument([[4, 4]]),
+        "pixel_values": normal("batch 16 768"), "pixel_attention_mask": ones("batch 16"), "spatial_shapes": [[4, 4]],
     },
     "seggpt": {
-        "pixel_values": FloatArgument(("batch", 3, 64, 64)),
-        "prompt_pixel_values": FloatArgument(("batch", 3, 64, 64)),
-        "prompt_masks": FloatArgument(("batch", 3, 64, 64)),
+        "pixel_values": normal("batch 3 64 64"), "prompt_pixel_values": normal("batch 3 64 64"),
+        "prompt_masks": normal("batch 3 64 64"),
     },
-    "oneformer": {"task_inputs": IntegerArgument(("batch", 77), 192, 3)},
-    "voxtral_realtime_text": {"t_cond": FloatArgument(("batch", 1, "hidden_size"))},
-    "VibeVoiceAcousticTokenizerEncoderModel": {"hidden_states": FloatArgument(("batch", 1, 6400), 0.3)},
-    "VibeVoiceAcousticTokenizerDecoderModel": {"hidden_states": FloatArgument(("batch", "hidden_size", 4))},
-    "qwen3_asr_encoder": {
-        "input_features": FloatArgument(("batch", "num_mel_bins", 200)),
-        "input_features_mask": FilledArgument(("batch", 200)),
-    },
+    "oneformer": {"task_inputs": integers("batch 77", 192, 3)},
+    "voxtral_realtime_text": {"t_cond": normal("batch 1 hidden_size")},
+    "VibeVoiceAcousticTokenizerEncoderModel": {"hidden_states": normal("batch 1 6400", 0.3)},
+    "VibeVoiceAcousticTokenizerDecoderModel": {"hidden_states": normal("batch hidden_size 4")},
+    "qwen3_asr_encoder": {"input_features": normal("batch num_mel_bins 200"), "input_features_mask": ones("batch 200")},
     "omdet-turbo": {
-        "classes_input_ids": IntegerArgument((2, "length"), 192, 3),
-        "classes_attention_mask": FilledArgument((2, "length")),
-        "tasks_input_ids": IntegerArgument((1, "length"), 192, 3),
-        "tasks_attention_mask": FilledArgument((1, "length")),
-        "classes_structure": ConstantArgument([2]),
+        "classes_input_ids": integers("2 length", 192, 3), "classes_attention_mask": ones("2 length"),
+        "tasks_input_ids": integers("1 length", 192, 3), "tasks_attention_mask": ones("1 length"),
+        "classes_structure": [2],
     },
-    "tvp": {"pixel_values": FloatArgument(("batch", 1, 3, 64, 64))},
+    "tvp": {"pixel_values": normal("batch 1 3 64 64")},
     # The library leaves out a mask of ones where it is not traced, and with it what makes these causal.
     "aimv2": {"attention_mask": None},
     "aimv2_text_model": {"attention_mask": None},
     "t5gemma2": {"attention_mask": None},
     "t5gemma2_encoder": {"attention_mask": None},
-    "vibevoice_acoustic_tokenizer": {"input_values": FloatArgument(("batch", 1, 6400), 0.3)},
-    "gemma3n_audio": {
-        "audio_mel": FloatArgument(("batch", 64, "input_feat_size")),
-        "audio_mel_mask": FilledArgument(("batch", 64), 0, "bool"),
-    },
-    "perceiver": {"inputs": FloatArgument(("batch", 16, "d_model"))},
-    "pix2struct": {"flattened_patches": FloatArgument(("batch", 16, 770), 4.0, positive=True)},
-    "flaubert": {"lengths": FilledArgument(("batch",), "length")},
-    "xlm": {"lengths": FilledArgument(("batch",), "length")},
+    "vibevoice_acoustic_tokenizer": {"input_values": normal("batch 1 6400", 0.3)},
+    "gemma3n_audio": {"audio_mel": normal("batch 64 input_feat_size"), "audio_mel_mask": filled("batch 64", 0, "bool")},
+    "perceiver": {"inputs": normal("batch 16 d_model")},
+    "pix2struct": {"flattened_patches": uniform("batch 16 770", 0.0, 4.0)},
+    "flaubert": {"lengths": _lengths},
+    "xlm": {"lengths": _lengths},
     "univnet": {
-        "input_features": FloatArgument(("batch", 16, "num_mel_bins")),
-        "noise_sequence": FloatArgument(("batch", 16, "model_in_channels")),
+        "input_features": normal("batch 16 num_mel_bins"), "noise_sequence": normal("batch 16 model_in_channels"),
     },
 }  # fmt: skip
 
@@ -256,11 +223,8 @@ CONFIGURATION: Final[Mapping[str, Mapping[str, Any]]] = {
     "blt_local_encoder": {"hidden_size_global": 128},
     "blt_local_decoder": {"hidden_size_global": 128},
     "align_vision_model": {
-        "in_channels": [32, 16, 24, 40, 80, 112, 192],
-        "out_channels": [16, 24, 40, 80, 112, 192, 320],
-        "width_coefficient": 0.25,
-        "depth_coefficient": 1.0,
-        "hidden_dim": 320,
+        "in_channels": [32, 16, 24, 40, 80, 112, 192], "out_channels": [16, 24, 40, 80, 112, 192, 320],
+        "width_coefficient": 0.25, "depth_coefficient": 1.0, "hidden_dim": 320,
     },
     "align": {"projection_dim": 80},
     "xcodec": {"codebook_dim": 128},
@@ -289,8 +253,7 @@ CONFIGURATION: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "pe_video_encoder": _SMALL_PERCEPTION,
     "gemma3n": {
-        "vision_config.architecture": "mobilenetv3_small_050",
-        "vision_config.hidden_size": 288,
+        "vision_config.architecture": "mobilenetv3_small_050", "vision_config.hidden_size": 288,
         "vision_soft_tokens_per_image": 4,
     },
     "pix2struct_vision_model": {"patch_embed_hidden_size": 768},
@@ -299,8 +262,7 @@ CONFIGURATION: Final[Mapping[str, Mapping[str, Any]]] = {
     "muse_spark_audio": {"hidden_sizes": [16, 32, 64, 128], "out_hidden_size": 64},
     "t5gemma2_encoder": {"text_config.dropout_rate": 0.0},
     "pp_ocrv6_small_det": {
-        "layer_list_out_channels": [96, 96, 192, 384],
-        "backbone_config.depths": [1, 2, 7, 3],
+        "layer_list_out_channels": [96, 96, 192, 384], "backbone_config.depths": [1, 2, 7, 3],
         "backbone_config.out_features": ["stage1", "stage2", "stage3", "stage4"],
         "backbone_config.out_indices": [1, 2, 3, 4],
     },
@@ -342,9 +304,7 @@ CONFIGURATION: Final[Mapping[str, Mapping[str, Any]]] = {
     "clvp_encoder": {"num_attention_heads": 1},
     "zamba": {"num_hidden_layers": 4, "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"]},
     "zamba2": {
-        "num_hidden_layers": 4,
-        "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"],
-        "hybrid_layer_ids": [1, 3],
+        "num_hidden_layers": 4, "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"], "hybrid_layer_ids": [1, 3],
         "num_mem_blocks": 1,
     },
     "seggpt": {"image_size": [128, 64], "pretrain_image_size": 32},

@@ -13,16 +13,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
-from mindgap.sources.type_guards import is_sequence
 from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
-from mindgap_zoo.argument_makers.argument_specs import (
-    ArgumentSpec,
-    ConstantArgument,
-    FilledArgument,
-    FloatArgument,
-    IntegerArgument,
-    Shape,
-)
+from mindgap_zoo.argument_makers.argument_specs import Tensor
 from mindgap_zoo.argument_makers.overrides import ARGUMENTS, CONSTANT
 from mindgap_zoo.argument_makers.shrinking import FIRST_SPECIAL
 
@@ -132,10 +124,10 @@ def _arguments(
     given: dict[str, Any] = {}
     fixed: dict[str, Any] = {}
     for name in names:
-        made = special.get(name)
-        value = maker.make(name, variant) if made is None else maker.made(name, made)
+        entry = special.get(name)
+        value = maker.make(name, variant) if entry is None else maker.of_entry(name, entry)
         if value is not None:
-            (fixed if isinstance(made, ConstantArgument) or name in constant else given)[name] = value
+            (fixed if isinstance(entry, list) or name in constant else given)[name] = value
     return Arguments(given, fixed)
 
 
@@ -143,7 +135,7 @@ def _model_type(model: nn.Module) -> str:
     return str(getattr(model.config, "model_type", ""))
 
 
-def special_arguments(model: nn.Module) -> Mapping[str, ArgumentSpec]:
+def special_arguments(model: nn.Module) -> Mapping[str, Any]:
     """Returns the table's entries for this model, by its class or else by its model type."""
     by_class = ARGUMENTS.get(type(model).__name__)
     return by_class if by_class is not None else ARGUMENTS.get(_model_type(model), {})
@@ -217,24 +209,17 @@ class _ArgumentMaker:
         """The tokens in a text: words, and placeholders of other modalities."""
         return self._sizes.length + sum(self._positions.values())
 
-    def made(self, name: str, made: FloatArgument | IntegerArgument | FilledArgument | ConstantArgument) -> Any:
-        if isinstance(made, ConstantArgument):
-            return torch.tensor(made.value) if is_sequence(made.value) else made.value
-        shape = self.shape(made.shape)
-        if isinstance(made, FilledArgument):
-            dtype = self._sizes.dtype if made.dtype == "float32" else made.dtype
-            value = self._dimension(made.value) if isinstance(made.value, str) else made.value
-            return self.draw(name, Constant(value), shape, dtype)
-        if isinstance(made, IntegerArgument):
-            return self.draw(name, Integers(self.seed(name), made.low, made.high), shape, "int64")
-        if made.positive:
-            return self.draw(name, Uniform(self.seed(name), 0.0, made.scale), shape)
-        return self.draw(name, Normal(self.seed(name), 0.0, made.scale), shape)
-
-    def shape(self, words: Shape) -> tuple[int, ...]:
-        return tuple(self._dimension(word) if isinstance(word, str) else word for word in words)
+    def of_entry(self, name: str, entry: Any) -> torch.Tensor:
+        """Returns the value of an entry of the table `ARGUMENTS`."""
+        if isinstance(entry, list):
+            return torch.tensor(entry)
+        tensor: Tensor = entry if isinstance(entry, Tensor) else entry(self)
+        shape = tuple(map(self._dimension, tensor.shape.split()))
+        return self.draw(name, tensor.make(self.seed(name)), shape, tensor.dtype)
 
     def _dimension(self, word: str) -> int:
+        if word.isdigit():
+            return int(word)
         times, star, word = word.rpartition("*")
         if star:
             return int(times) * self._dimension(word)
