@@ -12,7 +12,7 @@ from mindgap.graph import Constant, Integers, Normal
 from mindgap.sources.program import Built
 from mindgap.sources.source import SourceOptions
 from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
-from mindgap_zoo.weights.seeding import seed_statistics, seed_weights
+from mindgap_zoo.weights.seeding import finished, seed_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,7 @@ def with_arguments(model: nn.Module, given: Sequence[ImageArgument], chosen: Sou
     seed_weights(model, chosen.seed, registry)
     dtype = chosen.dtype or "float32"
     tensors = tuple(_argument(one, index, chosen.seed, registry, dtype) for index, one in enumerate(given))
-    seed_statistics(model, lambda: model(*tensors), chosen.seed, registry)
-    if chosen.train:
-        model.train()
-    return Built(model, tensors, {}, registry)
+    return finished(model, chosen, registry, tensors)
 
 
 def _argument(given: ImageArgument, index: int, seed: int, registry: TensorRegistry, dtype: str) -> torch.Tensor:

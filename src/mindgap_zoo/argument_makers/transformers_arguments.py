@@ -259,10 +259,6 @@ class _ArgumentMaker:
         edge = int(self._facts.get("patch_size", tower="vision", otherwise=14))
         return self.draw(name, Normal(self.seed(name)), (16, channels * frames * edge * edge))
 
-    def grid(self, _variant: int) -> torch.Tensor:
-        """Returns the grid of one image of 1 × 4 × 4 patches."""
-        return torch.tensor([[1, 4, 4]])
-
     def draw(self, name: str, recipe: Recipe, shape: tuple[int, ...], dtype: str | None = None) -> torch.Tensor:
         return self._registry.draw(recipe, dtype or self._sizes.dtype, shape)
 
@@ -351,13 +347,12 @@ _MAKERS: Mapping[str, Callable[[_ArgumentMaker, int], Any]] = {
     "input_ids": lambda m, v: m.tokens(),
     "decoder_input_ids": lambda m, v: m.tokens("decoder_input_ids"),
     "attention_mask": lambda m, v: m.ones("attention_mask"),
-    "pixel_values": lambda m, v: m.pictures(v),
-    "pixel_values_videos": lambda m, v: m.pictures(v),
+    **dict.fromkeys(("pixel_values", "pixel_values_videos"), lambda m, v: m.pictures(v)),
     "input_features": lambda m, v: m.features(v),
-    "audio_values": lambda m, v: m.sound(v),
-    "input_values": lambda m, v: m.sound(v),
-    "grid_thw": lambda m, v: m.grid(v),
-    "image_grid_thw": lambda m, v: m.grid(v),
+    **dict.fromkeys(("audio_values", "input_values"), lambda m, v: m.sound(v)),
+    **dict.fromkeys(
+        ("grid_thw", "image_grid_thw"), lambda m, v: torch.tensor([[1, 4, 4]])
+    ),  # one image of 4 × 4 patches
     "bbox": lambda m, v: m.boxes(v),
     "position_ids": lambda m, v: m.positions(),
     "past_values": lambda m, v: m.series(v),

@@ -28,7 +28,7 @@ from mindgap_zoo.argument_makers.transformers_arguments import (
     candidates,
     modalities_in_text,
 )
-from mindgap_zoo.weights.seeding import seed_statistics, seed_weights
+from mindgap_zoo.weights.seeding import finished, seed_weights
 
 _log = logging.getLogger(__name__)
 
@@ -193,13 +193,8 @@ def _with_arguments(model: nn.Module, chosen: SourceOptions, failures: list[str]
     sizes = Sizes(chosen.batch or 1, chosen.length or 12, chosen.size, chosen.seed, chosen.dtype or "float32")
     for again in candidates(model, sizes, registry, whole):
         arguments = _accepted(model, again, failures)
-        if arguments is None:
-            continue
-        call = functools.partial(model, **arguments.fixed) if arguments.fixed else model
-        seed_statistics(model, functools.partial(call, **arguments.given), chosen.seed, registry)
-        if chosen.train:
-            model.train()
-        return Built(call, (), arguments.given, registry)
+        if arguments is not None:
+            return finished(model, chosen, registry, kwargs=arguments.given, fixed=arguments.fixed)
     return None
 
 

@@ -40,7 +40,7 @@ from mindgap_zoo.hubs.one_submodule import (
 from mindgap_zoo.hubs.safetensors_folder import tensor_folder
 from mindgap_zoo.hubs.size_limit import refuse_size, too_large
 from mindgap_zoo.hubs.tokenizer import encoded_text, with_text
-from mindgap_zoo.weights.seeding import seed_statistics, seed_weights
+from mindgap_zoo.weights.seeding import finished, seed_weights
 
 #: Entries that name code to fetch, kernels to fetch or weights to fetch: what is built is the architecture.
 _NOT_ARCHITECTURE: Final = frozenset({"auto_map", "_attn_implementation", "attn_implementation", "_name_or_path"})
@@ -162,7 +162,7 @@ def _build_transformers(model_class: Any, source: Source, model: HubModel, chose
     built, seeded = _weights(source, model, chosen, registry, lambda: _in_dtype(dtype, lambda: model_class(config)),
                              load, loaded)  # fmt: skip
     fixed, given = _transformers_call(source, model, config, chosen, built, registry)
-    return _called(built, given, fixed, chosen, registry, seeded)
+    return finished(built, chosen, registry, kwargs=given, fixed=fixed, seeded=seeded)
 
 
 def _transformers_config(model_class: Any, source: Source, model: HubModel, chosen: SourceOptions) -> tuple[Any, bool]:
@@ -271,9 +271,8 @@ def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: 
             built(**made)
     except Exception as error:
         raise _unanswered(source, [f"with {', '.join(made)} it raised {one_line(error)}"]) from error
-    given = {name: value for name, value in made.items() if name not in case.fixed}
-    fixed = {name: value for name, value in made.items() if name in case.fixed}
-    return _called(built, given, fixed, chosen, registry, seeded)
+    fixed = {name: made.pop(name) for name in case.fixed if name in made}
+    return finished(built, chosen, registry, kwargs=made, fixed=fixed, seeded=seeded)
 
 
 def _build_timm(architecture: str, source: Source, model: HubModel, chosen: SourceOptions) -> Built:
@@ -300,7 +299,7 @@ def _build_timm(architecture: str, source: Source, model: HubModel, chosen: Sour
     registry = TensorRegistry()
     built, _ = _weights(source, model, chosen, registry, create, lambda _: _filled(create(), model))
     picture = registry.draw(Normal(seed_of("picture 0", chosen.seed)), _dtype_of(built), shapes[0])
-    return Built(built.train(chosen.train), (picture,), {}, registry)
+    return finished(built, chosen, registry, (picture,), seeded=False)
 
 
 def _architecture(config: dict[str, Any]) -> dict[str, Any]:
@@ -376,22 +375,6 @@ def _filled(built: nn.Module, model: HubModel) -> nn.Module:
 def _dtype_of(built: nn.Module) -> str:
     """Returns the dtype of most weights, which its arguments take too."""
     return next((torch_dtype_name(p.dtype) for p in built.parameters() if p.is_floating_point()), "float32")
-
-
-def _called(
-    model: nn.Module,
-    given: dict[str, Any],
-    fixed: dict[str, Any],
-    chosen: SourceOptions,
-    registry: TensorRegistry,
-    seeded: bool,
-) -> Built:
-    """Returns the model with its arguments. `fixed`: arguments that its Python code decides by."""
-    call = functools.partial(model, **fixed) if fixed else model
-    if seeded:
-        seed_statistics(model, functools.partial(call, **given), chosen.seed, registry)
-    model.train(chosen.train)
-    return Built(call, (), given, registry)
 
 
 def _unanswered(source: Source, failures: list[str]) -> SourceError:

@@ -25,7 +25,7 @@ from mindgap.sources.program import Built, Program
 from mindgap.sources.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
 from mindgap.sources.weights.construction import construct
 from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
-from mindgap_zoo.weights.seeding import seed_statistics, seed_weights
+from mindgap_zoo.weights.seeding import finished, seed_weights
 
 _REPOSITORY: Final = re.compile(r"^[\w.-]+/[\w.-]+(:[\w./-]+)?$")
 #: Tried in turn on a model whose signature does not say what it takes: recipe, dtype (empty: the model's), shape.
@@ -76,9 +76,7 @@ def _build(source: Source, folder: Path, entry: str, chosen: SourceOptions) -> B
         seed_weights(model, chosen.seed, registry)
         argument = _accepted(source, model, chosen, registry)
         with silence_output():
-            seed_statistics(model, lambda: model(argument), chosen.seed, registry)
-    model.train(chosen.train)
-    return Built(model, (argument,), {}, registry)
+            return finished(model, chosen, registry, (argument,))
 
 
 def _made(source: Source, folder: Path, entry: str) -> nn.Module:

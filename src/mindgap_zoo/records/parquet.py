@@ -9,13 +9,14 @@ proven.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import functools
 import json
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,7 @@ from mindgap_zoo.records import memory_budget as record_size
 from mindgap_zoo.records.allowed_targets import UnknownTarget
 from mindgap_zoo.records.memory_budget import MOST_DRAWN, OperationCount, TooLarge, inputs_bytes
 from mindgap_zoo.records.recipes import record_recipe, scalar_value
-from mindgap_zoo.records.recorded_calls import (
-    MalformedRecord,
-    RecordedCalls,
-    RecordedStep,
-    check,
-    decode,
-    names_in,
-)
+from mindgap_zoo.records.recorded_calls import MalformedRecord, RecordedCalls, RecordedStep, check, decode, names_in
 
 _log = logging.getLogger(__name__)
 
@@ -133,23 +127,13 @@ def _build(path: Path, index: int, name: str, chosen: SourceOptions) -> Built:
 
 def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: SourceOptions) -> Built:
     """Builds the program of the record that `load` returns. Raises `SourceError`; its message starts with `where`."""
-    try:
+    with _refusing(where, "not a well-formed record:"):
         record = _parsed(load())
         if inputs_bytes(record["inputs"]) > MOST_DRAWN:
             _log.info("%s: captured from shapes: its weights take more than 1 GiB", where)
             return assemble(record, chosen.seed, tame=True, described=True, dtype=chosen.dtype)
         built = assemble(record, chosen.seed, tame=False)
-    except TooLarge as error:
-        raise SourceError(f"{where}: too large: {error}") from None
-    except UnknownTarget as error:
-        raise SourceError(f"{where}: it calls {error}, which is not on the list of allowed functions") from None
-    except (MalformedRecord, GraphError) as error:
-        raise SourceError(f"{where}: not a well-formed record: {error}") from None
-    except SourceError:
-        raise
-    except Exception as error:  # any field of a stranger's record may be of any type
-        raise SourceError(f"{where}: not a well-formed record: {one_line(error)}") from error
-    try:
+    with _refusing(where, "running its calls raised"):
         with OperationCount() as work:
             largest = _largest(built)
         if work.done > record_size.MOST_WORK:
@@ -157,13 +141,25 @@ def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: SourceO
             return _described(record, chosen, built)
         if not largest <= _SANE:
             built = _rescaled(record, chosen.seed, built, largest)
+    return cast_floats(built, chosen.dtype)
+
+
+@contextlib.contextmanager
+def _refusing(where: str, what: str) -> Generator[None]:
+    """Raises `SourceError` for all errors: a field of a stranger's record may be of any type, and its calls may raise
+    anything."""
+    try:
+        yield
+    except SourceError:
+        raise
     except TooLarge as error:
         raise SourceError(f"{where}: too large: {error}") from None
     except UnknownTarget as error:
         raise SourceError(f"{where}: it calls {error}, which is not on the list of allowed functions") from None
-    except Exception as error:  # recorded calls may raise any error of PyTorch
-        raise SourceError(f"{where}: running its calls raised {one_line(error)}") from error
-    return cast_floats(built, chosen.dtype)
+    except (MalformedRecord, GraphError) as error:
+        raise SourceError(f"{where}: {what} {error}") from None
+    except Exception as error:
+        raise SourceError(f"{where}: {what} {one_line(error)}") from error
 
 
 def _described(record: Mapping[str, Any], chosen: SourceOptions, seen: Built) -> Built:

@@ -18,9 +18,10 @@ recipe:
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, cast
 
 import torch
@@ -28,7 +29,8 @@ from torch import nn
 
 from mindgap.aten.torch_private.modules import BatchNorm, Convolution, TransposedConvolution
 from mindgap.graph import Constant, Recipe, Uniform
-from mindgap.sources.source import one_line
+from mindgap.sources.program import Built
+from mindgap.sources.source import Source, SourceError, SourceOptions, one_line
 from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
 
 _log = logging.getLogger(__name__)
@@ -175,3 +177,33 @@ def _power_of_two(value: float) -> float:
 
 def _two_digits(value: float) -> float:
     return float(f"{value:.1e}")
+
+
+def finished(
+    model: nn.Module,
+    chosen: SourceOptions,
+    registry: TensorRegistry,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] = {},
+    fixed: Mapping[str, Any] = {},
+    source: Source | None = None,
+    seeded: bool = True,
+) -> Built:
+    """Returns a model with its arguments; where its weights are seeded, after a run that sets its statistics.
+
+    `fixed`: arguments that its Python code decides by. `source`: what it raises is a `SourceError` of this source.
+    """
+    call = functools.partial(model, **fixed) if fixed else model
+
+    def run() -> None:
+        try:
+            call(*args, **kwargs)
+        except Exception as error:
+            if source is None:
+                raise
+            raise SourceError(f"{source.text}: with {', '.join(kwargs)} it raised {one_line(error)}") from error
+
+    if seeded:
+        seed_statistics(model, run, chosen.seed, registry)
+    model.train(chosen.train)
+    return Built(call, args, dict(kwargs), registry)

@@ -26,7 +26,7 @@ from mindgap.sources.program import Built, Program
 from mindgap.sources.source import Source, SourceError, SourceOptions
 from mindgap.sources.weights.construction import construct
 from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
-from mindgap_zoo.weights.seeding import seed_statistics, seed_weights
+from mindgap_zoo.weights.seeding import finished, seed_weights
 from mindgap_zoo.zoos.named_model import open_named
 
 _VOCABULARY: Final = 1024
@@ -86,10 +86,7 @@ def _build(source: Source, chosen: SourceOptions) -> Built:
         "image": registry.draw(picture, chosen.dtype or "float32", (chosen.examples, 3, height, width)),
         "text": registry.draw(text, "int64", (chosen.examples, _text_length(model))),
     }
-    seed_statistics(model, lambda: model(**arguments), chosen.seed, registry)
-    if chosen.train:
-        model.train()
-    return Built(model, (), arguments, registry)
+    return finished(model, chosen, registry, kwargs=arguments)
 
 
 def _text_length(model: Any) -> int:

@@ -12,12 +12,12 @@ from torch import nn
 
 from mindgap.sources.libraries import import_library, silence_output
 from mindgap.sources.program import Built, Program
-from mindgap.sources.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
+from mindgap.sources.source import Source, SourceError, SourceOptions, source_options, suggest
 from mindgap.sources.weights.construction import construct, parameters_on_meta
 from mindgap.sources.weights.tensor_registry import TensorRegistry
 from mindgap_zoo.argument_makers.diffusers_cases import BORROWERS, CASES, PARTS
 from mindgap_zoo.argument_makers.diffusers_inputs import InputMaker, ModelCase
-from mindgap_zoo.weights.seeding import seed_statistics, seed_weights
+from mindgap_zoo.weights.seeding import finished, seed_weights
 from mindgap_zoo.zoos.diffusers.shrinking import shrink_arguments
 
 #: A class that no rule makes smaller than this is not built.
@@ -66,14 +66,8 @@ def _build(source: Source, model_class: Any, chosen: SourceOptions) -> Built:
             given = InputMaker(model, case, chosen, registry).arguments()
         except LookupError as error:
             raise SourceError(f"{source.text}: there is no telling what its input {error.args[0]} takes") from error
-        seed_statistics(model, lambda: _run(source, model, given), chosen.seed, registry)
-    if chosen.train:
-        model.train()
-    held = {name: value for name, value in given.items() if name in case.fixed}
-    if not held:
-        return Built(model, (), given, registry)
-    rest = {name: value for name, value in given.items() if name not in held}
-    return Built(functools.partial(model, **held), (), rest, registry)
+        fixed = {name: given.pop(name) for name in case.fixed if name in given}
+        return finished(model, chosen, registry, kwargs=given, fixed=fixed, source=source)
 
 
 def _create(model_class: Any, case: ModelCase, layers: int) -> nn.Module:
@@ -90,10 +84,3 @@ def _create(model_class: Any, case: ModelCase, layers: int) -> nn.Module:
         lender = BORROWERS[model_class.__name__]
         model = model_class.from_transformer(model, _create(_class_of(lender), CASES.get(lender, ModelCase()), layers))
     return model
-
-
-def _run(source: Source, model: nn.Module, given: dict[str, Any]) -> None:
-    try:
-        model(**given)
-    except Exception as error:
-        raise SourceError(f"{source.text}: with {', '.join(given)} it raised {one_line(error)}") from error

@@ -19,7 +19,7 @@ from mindgap_zoo.zoos.pyg.example_graph import (
     RELATIONS,
     ExampleGraph,
     mlp,
-)
+)  # fmt: skip
 
 #: Base classes, wrappers around several devices, and names of the past.
 ABSTRACT: Final = frozenset({"Aggregation", "MessagePassing", "KGEModel", "DataParallel", "GlobalAttention", "Reshape"})
@@ -159,6 +159,14 @@ def _dense(w: ExampleGraph) -> dict[str, Any]:
     return {"x": w.normal("x", GRAPHS, _PER, FEATURES)}
 
 
+def _features_and_edges(w: ExampleGraph) -> dict[str, Any]:
+    return {"x": w.named("x"), "edge_index": w.edges()}
+
+
+def _edge_features(w: ExampleGraph) -> dict[str, Any]:
+    return {"edge_attr": w.named("edge_attr")}
+
+
 def _with_edges(_: ExampleGraph) -> dict[str, Any]:
     return {"edge_dim": EDGE_FEATURES}
 
@@ -270,33 +278,25 @@ CONSTRUCTED: Final[Mapping[str, Entry]] = {
 
 #: Class -> inputs, by the names of its forward pass.
 GIVEN: Final[Mapping[str, Entry]] = {
-    "ARGA": lambda w: {"x": w.named("x"), "edge_index": w.edges()},
-    "ARGVA": lambda w: {"x": w.named("x"), "edge_index": w.edges()},
-    "CGConv": lambda w: {"edge_attr": w.named("edge_attr")},
+    **dict.fromkeys((
+        "ARGA", "ARGVA", "DeepGCNLayer", "DeepGraphInfomax", "GAE", "GroupAddRev", "Sequential", "VGAE"
+    ), _features_and_edges),
+    **dict.fromkeys((
+        "CGConv", "GINEConv", "GENConv", "GeneralConv", "HEATConv", "NNConv", "PDNConv", "PNAConv", "RGATConv",
+        "ResGatedGraphConv", "TransformerConv"
+    ), _edge_features),
+    **dict.fromkeys((
+        "DMoNPooling", "DenseGATConv", "DenseGCNConv", "DenseGINConv", "DenseGraphConv", "DenseSAGEConv",
+        "PerformerAttention", "PolynormerAttention", "QFormer", "SGFormerAttention"
+    ), _dense),
+    **dict.fromkeys(("HANConv", "HGTConv", "HeteroConv"), _hetero),
     "ChebConv": lambda w: {"batch": None, "edge_weight": None},
-    "DMoNPooling": _dense,
     "DNAConv": lambda w: {"x": w.normal("x", NODES, 3, FEATURES)},
     "FAConv": lambda w: {"edge_weight": None},
     "InnerProductDecoder": lambda w: {"z": w.normal("z", NODES, OUT)},
     "PairNorm": lambda w: {"batch_size": GRAPHS},
-    "DeepGCNLayer": lambda w: {"x": w.named("x"), "edge_index": w.edges()},
-    "DeepGraphInfomax": lambda w: {"x": w.named("x"), "edge_index": w.edges()},
-    "DenseGATConv": _dense,
-    "DenseGCNConv": _dense,
-    "DenseGINConv": _dense,
-    "DenseGraphConv": _dense,
-    "DenseSAGEConv": _dense,
-    "GAE": lambda w: {"x": w.named("x"), "edge_index": w.edges()},
-    "GINEConv": lambda w: {"edge_attr": w.named("edge_attr")},
-    "GENConv": lambda w: {"edge_attr": w.named("edge_attr")},
     "GMMConv": lambda w: {"edge_attr": w.positive("edge_attr", EDGES, 3)},
     "GPSENodeEncoder": lambda w: {"pos_enc": w.normal("pos_enc", NODES, FEATURES)},
-    "GeneralConv": lambda w: {"edge_attr": w.named("edge_attr")},
-    "GroupAddRev": lambda w: {"x": w.named("x"), "edge_index": w.edges()},
-    "HANConv": _hetero,
-    "HEATConv": lambda w: {"edge_attr": w.named("edge_attr")},
-    "HGTConv": _hetero,
-    "HeteroConv": _hetero,
     "HeteroDictLinear": lambda w: {"x_dict": _kinds(w)},
     "HeteroJumpingKnowledge": lambda w: {
         "xs_dict": {kind: [w.normal(f"{kind}.{i}", NODES, FEATURES) for i in range(3)] for kind in _KINDS_OF_NODES}
@@ -316,22 +316,10 @@ GIVEN: Final[Mapping[str, Entry]] = {
     },
     "MetaLayer": lambda w: {"edge_attr": w.named("edge_attr"), "batch": None},
     "MetaPath2Vec": lambda w: {"node_type": "author", "batch": w.integers("batch", NODES, 10)},
-    "NNConv": lambda w: {"edge_attr": w.named("edge_attr")},
-    "PDNConv": lambda w: {"edge_attr": w.named("edge_attr")},
-    "PNAConv": lambda w: {"edge_attr": w.named("edge_attr")},
-    "PerformerAttention": _dense,
-    "PolynormerAttention": _dense,
     "PositionalEncoding": lambda w: {"x": w.positive("x", NODES)},
-    "QFormer": _dense,
-    "RGATConv": lambda w: {"edge_attr": w.named("edge_attr")},
-    "ResGatedGraphConv": lambda w: {"edge_attr": w.named("edge_attr")},
-    "SGFormerAttention": _dense,
     "SchNet": lambda w: {"z": w.named("z"), "pos": w.named("pos"), "batch": w.examples()},
-    "Sequential": lambda w: {"x": w.named("x"), "edge_index": w.edges()},
     "SplineConv": lambda w: {"edge_attr": w.positive("edge_attr", EDGES, 3)},
     "TGNMemory": lambda w: {"x": w.integers("n_id", NODES, 10)},
     "TemporalEncoding": lambda w: {"x": w.positive("x", NODES)},
-    "TransformerConv": lambda w: {"edge_attr": w.named("edge_attr")},
-    "VGAE": lambda w: {"x": w.named("x"), "edge_index": w.edges()},
     "WLConv": lambda w: {"x": w.integers("x", KINDS, NODES)},
-}
+}  # fmt: skip

@@ -8,7 +8,6 @@ shapes follow from computed values or if it needs the compiled extensions.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import warnings
 from collections.abc import Mapping
@@ -18,10 +17,10 @@ from torch import nn
 
 from mindgap.sources.libraries import import_library
 from mindgap.sources.program import Built, Program
-from mindgap.sources.source import Source, SourceError, SourceOptions, one_line
+from mindgap.sources.source import Source, SourceError, SourceOptions
 from mindgap.sources.weights.construction import construct
 from mindgap.sources.weights.tensor_registry import TensorRegistry
-from mindgap_zoo.weights.seeding import seed_statistics, seed_weights
+from mindgap_zoo.weights.seeding import finished, seed_weights
 from mindgap_zoo.zoos.named_model import open_named
 from mindgap_zoo.zoos.pyg.example_graph import SIZES, ExampleGraph
 from mindgap_zoo.zoos.pyg.layer_cases import ABSTRACT, CONSTRUCTED, GIVEN
@@ -54,18 +53,7 @@ def _build(source: Source, chosen: SourceOptions) -> Built:
     layer = construct(source, chosen, lambda: _create(source, getattr(library, name), world))
     seed_weights(layer, chosen.seed, registry)
     held, given = _arguments(source, layer, world)
-    program = functools.partial(layer, **held)
-    seed_statistics(layer, lambda: _run(source, program, given), chosen.seed, registry)
-    if chosen.train:
-        layer.train()
-    return Built(program if held else layer, (), given, registry)
-
-
-def _run(source: Source, program: Any, given: Mapping[str, Any]) -> None:
-    try:
-        program(**given)
-    except Exception as error:
-        raise SourceError(f"{source.text}: with {', '.join(given)} it raised {one_line(error)}") from error
+    return finished(layer, chosen, registry, kwargs=given, fixed=held, source=source)
 
 
 def _create(source: Source, layer: Any, world: ExampleGraph) -> nn.Module:
