@@ -69,7 +69,7 @@ def deviations(
 
     Example: mindgap study deviations --collect my.json.zst model.py:make -p cpu/eager -p onnxruntime/cpu --samples 3
     """
-    from mindgap_studies.cli.study_collection import Collection, collect_machine
+    from mindgap_studies.cli.study_collection import collect_machine
 
     if (published is None and collect is None and not files) or (published is not None and (collect or files)):
         raise MindgapError("mindgap study deviations: give one of --published DIR, --collect FILE, FILE…")
@@ -81,10 +81,7 @@ def deviations(
     if collect is not None:
         if out is not None or html is not None or as_json:
             raise MindgapError("--collect FILE makes no tables: leave out --out, --html and --json, then give FILE")
-        wanted = Collection(
-            collect, tuple(files or ()), tuple(platforms or ()), tuple(options or ()), samples, probes, quick, budget
-        )
-        return collect_machine(wanted)
+        return collect_machine(collect, files or (), platforms or (), options or (), samples, probes, quick, budget)
     outputs = StudyFiles(html, out, as_json, "--out")
     outputs.check()
     if published is None:

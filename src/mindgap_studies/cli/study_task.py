@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -18,12 +18,8 @@ from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.platforms.registry import canonical
 from mindgap.results.settings import DEADLINE_S
 from mindgap.results.store import Store
-from mindgap.source_worker.client import OpenedSource, SourceClient
 from mindgap_studies.results.predictions import TaskResult
 from mindgap_surveys.cli.study_text import AsJson, Csv, Html, StudyFiles
-
-if TYPE_CHECKING:
-    from mindgap_studies.task_runs.columns import ModelForm
 
 #: Problems of samples that are named one by one.
 _NAMED: Final = 5
@@ -85,6 +81,7 @@ def task(
     from mindgap_studies.report.task_page import task_page
     from mindgap_studies.task.study import answer_rows, task_object, task_tables
     from mindgap_studies.task_runs.api import run_task
+    from mindgap_studies.task_runs.columns import ModelForm
     from mindgap_studies.task_runs.images import Pixels
     from mindgap_studies.task_runs.running import TaskSettings
 
@@ -96,7 +93,8 @@ def task(
     pixels = Pixels(_numbers("--mean", mean), _numbers("--std", std))
     if 0 in pixels.std:
         raise MindgapError(f"--std {std}: it divides; give numbers other than 0")
-    sources = {name: _source(each, options or [], batch) for name, each in {"": model, **_forms(forms or [])}.items()}
+    given = [*(options or []), *([f"examples={batch}"] if batch else [])]
+    sources = {name: with_options(each, given) for name, each in {"": model, **_forms(forms or [])}.items()}
     settings = TaskSettings(samples, near, origins, seconds(deadline))
     kept, tensors = None if store is None else Store(store), default_tensor_store()
     named = _classes(classes)
@@ -104,7 +102,7 @@ def task(
         with source_client(tensors, settings.deadline_s, None) as client:
             opened = {name: only_program(client, source) for name, source in sources.items()}
             pixels = replace(pixels, own=client.preprocessing(opened[""], 0))
-            graphs = [_form(client, name, each) for name, each in opened.items()]
+            graphs = [ModelForm(name, each.source, client.capture(each, 0)) for name, each in opened.items()]
         with counting() as tick:
             found = run_task(
                 graphs, platforms, dataset, model=model, reference=reference, settings=settings, pixels=pixels,
@@ -155,12 +153,6 @@ def _status(result: TaskResult, max_flips: int | None) -> Exit:
     return status
 
 
-def _form(client: SourceClient, name: str, opened: OpenedSource) -> ModelForm:
-    from mindgap_studies.task_runs.columns import ModelForm
-
-    return ModelForm(name, opened.source, client.capture(opened, 0))
-
-
 def _classes(given: str) -> tuple[str, ...]:
     """Parses `--classes`. Raises `MindgapError` for a file that cannot be read, and for one name alone."""
     try:
@@ -171,10 +163,6 @@ def _classes(given: str) -> tuple[str, ...]:
     if given and (len(found) < 2 or len(set(found)) < len(found)):
         raise MindgapError(f"--classes {given}: give a file with a class a line, or two different names or more: A,B")
     return found
-
-
-def _source(source: str, options: Sequence[str], batch: int) -> str:
-    return with_options(source, [*options, *([f"examples={batch}"] if batch else [])])
 
 
 def _forms(given: Sequence[str]) -> dict[str, str]:

@@ -9,12 +9,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import zstandard
 
 from mindgap.graph import MindgapError
 from mindgap.platforms.name import recorded
+from mindgap.sources.type_guards import is_table
 from mindgap_studies.equivalence.prefix_digests import LENGTH, Prefixes, digest_count
 from mindgap_studies.machines.observations import (
     Deviating,
@@ -84,10 +85,10 @@ def read(path: Path) -> MachineObservations:
         if not 0 < zstandard.frame_content_size(data) <= _LARGEST:
             raise ValueError("no size, or too large a one")
         text = zstandard.ZstdDecompressor().decompress(data)
-        document = _object(json.loads(text))
+        document: Any = json.loads(text)
     except (zstandard.ZstdError, ValueError, MemoryError, RecursionError):
         raise CollectedFileError(f"{path} is damaged, or no file of `study deviations --collect`") from None
-    if document.get("format") != FORMAT:
+    if not is_table(document) or document.get("format") != FORMAT:
         raise CollectedFileError(f"{path} is no file of `study deviations --collect`")
     if document.get("version") not in _READ:
         raise CollectedFileError(
@@ -121,23 +122,13 @@ def content_digest(collected: MachineObservations) -> str:
     return hashlib.sha256(encode(collected)).hexdigest()
 
 
-def machine_of(entry: Mapping[str, Any]) -> Machine:
-    """Returns a machine from its JSON form."""
-    fields: dict[str, Any] = {**entry, "flags": tuple(entry["flags"])}
-    return Machine(**fields)
-
-
-def _object(document: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", document) if isinstance(document, dict) else {}
-
-
 def _decoded(document: Mapping[str, Any]) -> MachineObservations:
-    subjects = tuple(_subject(entry) for entry in document["subjects"])
+    subjects = tuple(_made(ObservedSubject, s, values=tuple(map(_value, s["values"]))) for s in document["subjects"])
     names = [str(subject.name) for subject in subjects]
     platforms = list(document["settings"])
     prefixes = _by_value(document["prefixes"], names, lambda each: tuple(unpacked(text) for text in each))
     machine_observations = MachineObservations(
-        machine=machine_of(document["machine"]),
+        machine=_made(Machine, document["machine"], flags=tuple(document["machine"]["flags"])),
         subjects=subjects,
         settings=dict(document["settings"]),
         observations=tuple(
@@ -178,12 +169,9 @@ def _by_value(entries: Sequence[Any], names: Sequence[str], made: Callable[[Any]
     return {(names[int(s)], int(v)): made(each) for s, v, each in entries}
 
 
-def _subject(entry: Mapping[str, Any]) -> ObservedSubject:
-    values = tuple(_value(each) for each in entry["values"])
-    fields: dict[str, Any] = {**entry, "values": values}
-    return ObservedSubject(**fields)
+def _made(kind: Callable[..., Any], entry: Mapping[str, Any], **changed: object) -> Any:
+    return kind(**{**entry, **changed})
 
 
 def _value(entry: Mapping[str, Any]) -> ValueFacts:
-    fields: dict[str, Any] = {**entry, "shape": tuple(entry["shape"]), "operands": tuple(entry["operands"])}
-    return ValueFacts(**fields)
+    return _made(ValueFacts, entry, shape=tuple(entry["shape"]), operands=tuple(entry["operands"]))

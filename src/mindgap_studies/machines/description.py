@@ -17,8 +17,10 @@ def this_machine() -> Machine:
     """Returns the processor, its flags, cores and memory, and the versions of what computes."""
     found = processor()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    words = re.sub(r"\([RrTtMm]+\)", "", found.name.lower())
     return Machine(
-        name=machine_name(found.name, cores),
+        # As a file may be called: `amd-epyc-family-25-model-17-stepping-1-x86-64-2-cores`.
+        name=re.sub(r"[^a-z0-9]+", "-", f"{words} {cores} cores").strip("-"),
         processor=found.name,
         vendor=found.vendor,
         flags=tuple(sorted(found.flags)),
@@ -32,9 +34,3 @@ def this_machine() -> Machine:
         },
         collected=datetime.datetime.now(datetime.UTC).date().isoformat(),
     )
-
-
-def machine_name(processor: str, cores: int) -> str:
-    """Returns a short name that a file may have: `amd-epyc-family-25-model-17-stepping-1-x86-64-2-cores`."""
-    words = re.sub(r"\([RrTtMm]+\)", "", processor.lower())
-    return re.sub(r"[^a-z0-9]+", "-", f"{words} {cores} cores").strip("-")

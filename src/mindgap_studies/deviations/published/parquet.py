@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,25 +36,14 @@ class ParquetColumn:
     null: bool = False
 
 
-def _is_text(kind: Any) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _is_bytes(kind: Any) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-
-
-def _is_list(kind: Any) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
-
-
-_IS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "text": _is_text,
-    "integer": pa.types.is_integer,
-    "bytes": _is_bytes,
-    "list of text": lambda kind: _is_list(kind) and _is_text(kind.value_type),
-    "list of integers": lambda kind: _is_list(kind) and pa.types.is_integer(kind.value_type) is True,
-}
+def _kind_of(found: Any) -> str:
+    if pa.types.is_list(found) or pa.types.is_large_list(found):
+        return f"list of {_kind_of(found.value_type)}".replace("integer", "integers")
+    if pa.types.is_string(found) or pa.types.is_large_string(found):
+        return "text"
+    if pa.types.is_binary(found) or pa.types.is_large_binary(found):
+        return "bytes"
+    return "integer" if pa.types.is_integer(found) else "other"
 
 
 def read_columns(path: Path, columns: Mapping[str, ParquetColumn]) -> list[dict[str, Any]]:
@@ -85,5 +74,5 @@ def _check_schema(path: Path, schema: Any, columns: Mapping[str, ParquetColumn])
             raise BadData(path, f"the column is missing; the file has {', '.join(schema.names)}", column=name)
         found = schema.field(name).type
         # A column without any value may come without a type.
-        if not _IS[column.kind](found) and not (column.null and pa.types.is_null(found)):
+        if _kind_of(found) != column.kind and not (column.null and pa.types.is_null(found)):
             raise BadData(path, f"it holds {found}; needed is {column.kind}", column=name)

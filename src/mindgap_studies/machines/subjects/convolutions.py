@@ -28,11 +28,9 @@ def ablation() -> Iterator[Runnable]:
     """Yields one convolution per shape and order of magnitude; weights and inputs uniform in [0, 1)."""
     for order in ORDERS:
         for kernel, filters, channels in SHAPES:
-            side = square_side(10**order, kernel, filters, channels)
-            if side is None:
-                continue
+            side = round(math.sqrt(10**order / (kernel * kernel * filters * channels)))
             size = side + kernel - 1
-            if channels * size * size > _MOST:
+            if not side or channels * size * size > _MOST:
                 continue
             first = TensorSpec.contiguous("float32", (1, channels, size, size))
             second = TensorSpec.contiguous("float32", (filters, channels, kernel, kernel))
@@ -43,12 +41,6 @@ def ablation() -> Iterator[Runnable]:
             }  # fmt: skip
             name = f"convolution/k{kernel}-f{filters}-c{channels}/1e{order}"
             yield runnable(name, "convolutions", graph, facts, groups=("levels",))
-
-
-def square_side(multiplications: int, kernel: int, filters: int, channels: int) -> int | None:
-    """Returns the side of the square output with about so many multiplications; None if not one element has so few."""
-    side = round(math.sqrt(multiplications / (kernel * kernel * filters * channels)))
-    return side or None
 
 
 def distributions(store: TensorStore) -> Iterator[Runnable]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import torch
-from torch import Tensor
 
 from mindgap.graph import TensorStore
 from mindgap.graph_capture import capture
@@ -19,27 +18,11 @@ from mindgap_studies.machines.subjects.runnable import Runnable, runnable
 _LONG: Final = (1 << 20,)
 
 
-def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return torch.layer_norm(x, (256,), weight, bias)
-
-
-def _conv2d(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return torch.conv2d(x, weight, bias, padding=1)
-
-
-def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return torch.nn.functional.linear(x, weight, bias)
-
-
-def _near_one(x: Tensor) -> Tensor:
-    return torch.prod(1.0 + x * 2.0**-10)
-
-
 #: Name -> program, shapes of its arguments, whether the gradients of all arguments are results too.
 _OPERATORS: Final[dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], bool]]] = {
     "sum": (torch.sum, (_LONG,), False),
     "sum_rows": (lambda x: torch.sum(x, 1), ((256, 4096),), False),
-    "prod": (_near_one, (_LONG,), False),
+    "prod": (lambda x: torch.prod(1.0 + x * 2.0**-10), (_LONG,), False),
     "std": (torch.std, (_LONG,), False),
     "norm": (lambda x: torch.linalg.vector_norm(x), (_LONG,), False),
     "dot": (torch.dot, (_LONG, _LONG), False),
@@ -51,10 +34,16 @@ _OPERATORS: Final[dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...
     "svdvals": (torch.linalg.svdvals, ((96, 96),), False),
     "softmax": (lambda x: torch.softmax(x, 1), ((256, 4096),), False),
     "gelu": (torch.nn.functional.gelu, ((256, 4096),), False),
-    "conv2d_gradients": (_conv2d, ((8, 16, 32, 32), (16, 16, 3, 3), (16,)), True),
-    "linear_gradients": (_linear, ((512, 256), (128, 256), (128,)), True),
-    "layer_norm_gradients": (_layer_norm, ((512, 256), (256,), (256,)), True),
-}
+    "conv2d_gradients": (
+        lambda x, w, b: torch.conv2d(x, w, b, padding=1), ((8, 16, 32, 32), (16, 16, 3, 3), (16,)), True
+    ),
+    "linear_gradients": (
+        lambda x, w, b: torch.nn.functional.linear(x, w, b), ((512, 256), (128, 256), (128,)), True
+    ),
+    "layer_norm_gradients": (
+        lambda x, w, b: torch.layer_norm(x, (256,), w, b), ((512, 256), (256,), (256,)), True
+    ),
+}  # fmt: skip
 
 
 def operators(store: TensorStore) -> Iterator[Runnable]:

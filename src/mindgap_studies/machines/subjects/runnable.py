@@ -52,7 +52,7 @@ def runnable(
         inner = set(range(len(graph.inputs), len(graph.values)))
     elif keep == "computed":
         inner |= {n for i, node in enumerate(graph.nodes) if not traits(node.op).hands_on for n in graph.results(i)}
-    numbers = sorted(outputs | {number for number in inner if is_float(graph, number)})
+    numbers = sorted(outputs | {n for n in inner if (spec := graph.values[n]) is not None and spec.dtype in _FLOATS})
     kept = [_facts(graph, number) for number in numbers]
     kept += [_gradient(graph, i) for i in range(len(graph.grad))]
     given = dict(inputs or {})
@@ -66,11 +66,6 @@ def _digest(graph: Graph, inputs: Mapping[int, Array]) -> str:
         return digest(graph)
     parts = [digest(graph), *(f"{number} {digest_array(array)}" for number, array in sorted(inputs.items()))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def is_float(graph: Graph, number: int) -> bool:
-    spec = graph.values[number]
-    return spec is not None and spec.dtype in _FLOATS
 
 
 def _around_activations(graph: Graph) -> set[int]:
@@ -91,12 +86,8 @@ def compared_values(each: Runnable) -> frozenset[int]:
     kept = {value.number for value in each.subject.values if value.dtype in _FLOATS}
     around = [v for v in each.subject.values if is_activation(v.op)]
     found = {n for v in around for n in (v.number, *v.operands) if n in kept}
-    return frozenset(found) if sum(_size(each.graph, n) for n in found) <= _MOST_COMPARED else frozenset()
-
-
-def _size(graph: Graph, number: int) -> int:
-    spec = graph.values[number]
-    return 0 if spec is None else spec.nbytes
+    size = sum(spec.nbytes for n in found if (spec := each.graph.values[n]) is not None)
+    return frozenset(found) if size <= _MOST_COMPARED else frozenset()
 
 
 def _facts(graph: Graph, number: int) -> ValueFacts:
