@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from statistics import median, quantiles
 from typing import Any, Final
 
@@ -22,10 +22,7 @@ _INTERVALS: Final[Mapping[str, Callable[[Latency], Slowdown]]] = {"steady": stea
 
 
 def study_tables(study: PortingStudy) -> list[StudyTable]:
-    return [
-        draws(study), classes(study), reasons(study), slowdowns(study), claims(study), functions(study),
-        not_tried(study),
-    ]  # fmt: skip
+    return [make(study) for make in (draws, classes, reasons, slowdowns, claims, functions, not_tried)]
 
 
 def pairs(study: PortingStudy) -> list[tuple[str, str, list[FunctionCell]]]:
@@ -48,7 +45,7 @@ def draws(study: PortingStudy) -> StudyTable:
     ]  # fmt: skip
     return made(
         "draws", "Functions that were drawn",
-        ("framework", "versions", "source", "files", "calls", "public", "used", "drawn", "not_tried"), rows,
+        "framework versions source files calls public used drawn not_tried", rows,
         "Functions of the public API, ranked by the calls of them in Python files of installed packages; the most used "
         "ones, and some at random of each decile of usage. A function that has no sample was replaced.",
     )  # fmt: skip
@@ -69,8 +66,8 @@ def classes(study: PortingStudy) -> StudyTable:
             rows.append((name, target, judged, *(counts[word] for word in CLASSES), *figures, ""))
     return made(
         "classes", "Functions that are lost on each target",
-        ("framework", "target", "functions", "success", "partial_failure", "complete_failure", "form_only",
-         "not_compared", "lost_share", "lost_low_share", "lost_high_share", "not_available"), rows,
+        "framework target functions success partial_failure complete_failure form_only not_compared lost_share "
+        "lost_low_share lost_high_share not_available", rows,
         "Success: all samples give what the source gives, rounding aside. Partial failure: some do. Complete failure: "
         "none does. Form only: dtype and shape are right, and values were not compared. Lost: partial and complete "
         "failures, of the first three classes, with Wilson's 95 % interval. A target that is not here has the reason.",
@@ -81,9 +78,9 @@ def reasons(study: PortingStudy) -> StudyTable:
     """One row for each target: of the functions that are lost, the share of each reason."""
     rows: list[tuple[Any, ...]] = []
     for name, target, cells in pairs(study):
-        found = [loss.reason for cell in cells if (loss := cell.main_loss) is not None]
-        counts = Counter(found)
-        rows.append((name, target, len(found), *((counts[r] / len(found) if found else None) for r in REASONS)))
+        counts = Counter(loss.reason for cell in cells if (loss := cell.main_loss) is not None)
+        lost = counts.total()
+        rows.append((name, target, lost, *(counts[reason] / lost if lost else None for reason in REASONS)))
     columns = tuple(f"{reason.replace(' ', '_').replace('-', '_')}_share" for reason in REASONS)
     return made(
         "reasons", "Why functions are lost", ("framework", "target", "lost", *columns), rows,
@@ -100,14 +97,12 @@ def slowdowns(study: PortingStudy) -> StudyTable:
             latencies = study.latencies(name, target)
             interval_of = _INTERVALS.get(estimator)
             wide = None if interval_of is None else sum(interval_of(latency).wide for latency in latencies)
-            rows.append((
-                name, target, estimator, len(latencies), *distribution(list(map(ratio_of, latencies))), wide,
-                untimed_text(cells),
-            ))  # fmt: skip
+            spread = distribution(list(map(ratio_of, latencies)))
+            rows.append((name, target, estimator, len(latencies), *spread, wide, untimed_text(cells)))
     return made(
         "slowdowns", "Time on the target over time on the source",
-        ("framework", "target", "estimator", "functions", "p10_slowdown", "median_slowdown", "p90_slowdown",
-         "slower_share", "over_ten_times_share", "wide_intervals", "left_out"), rows,
+        "framework target estimator functions p10_slowdown median_slowdown p90_slowdown slower_share "
+        "over_ten_times_share wide_intervals left_out", rows,
         "Steady: calls after the first. First call: with what a side compiles for it. Paper's: mean of the first calls "
         "of whole runs on the target, over that on the source. Medians: of these first calls. Below 1 the target is "
         "faster. Wide intervals: functions whose interval spans more than three times, so that it determines little. "
@@ -153,9 +148,8 @@ def functions(study: PortingStudy) -> StudyTable:
             ))  # fmt: skip
     return made(
         "functions", "Each function on each target",
-        ("framework", "function", "target", "uses", "stratum", "class", "lost", "samples", "reason", "message",
-         "steady_slowdown", "steady_low_slowdown", "steady_high_slowdown", "first_slowdown", "first_low_slowdown",
-         "first_high_slowdown", "paper_slowdown", "not_measured"), rows,
+        "framework function target uses stratum class lost samples reason message steady_slowdown steady_low_slowdown "
+        "steady_high_slowdown first_slowdown first_low_slowdown first_high_slowdown paper_slowdown not_measured", rows,
         "Intervals are of 95 %. One sample of a function is measured: the first that is ported.",
     )  # fmt: skip
 
@@ -163,15 +157,14 @@ def functions(study: PortingStudy) -> StudyTable:
 def not_tried(study: PortingStudy) -> StudyTable:
     rows = [(name, function, why) for name, draw in study.draws.items() for function, why in draw.not_tried.items()]
     return made(
-        "not_tried", "Functions that could not be tried", ("framework", "function", "reason"), rows,
+        "not_tried", "Functions that could not be tried", "framework function reason", rows,
         "They were drawn and replaced: PyTorch's test suite has no sample, or no generated call runs on the source.",
     )  # fmt: skip
 
 
 def claims(study: PortingStudy) -> StudyTable:
-    rows = [(each.statement, each.paper, each.here, each.holds) for each in check_claims(study)]
     return made(
-        "claims", "The paper's statements", ("statement", "in_the_paper", "here", "holds"), rows,
+        "claims", "The paper's statements", "statement in_the_paper here holds", map(astuple, check_claims(study)),
         "Each is computed from the tables. A target's share is above or below the paper's figure where its 95 % "
         "interval (Wilson) is; else it is the same within the interval. Yes: it is not below on any target. No: below "
         "on all. The first statement holds where some share is above. The paper's targets are GPUs and TPUs; these are "

@@ -13,8 +13,7 @@ from mindgap.run.message import WorkerFailed
 from mindgap.run.process import RequestLimits
 from mindgap.run.worker_client import WorkerClient, WorkerStart, if_doubtful
 from mindgap_studies.porting_runs.call_times import SIDES
-from mindgap_studies.porting_runs.usage import Usage, draw_functions
-from mindgap_studies.results.ported_functions import FrameworkDraw, FunctionCell, Latency, PortingSettings, SampleResult
+from mindgap_studies.results.ported_functions import FunctionCell, Latency, PortingSettings, SampleResult
 
 if TYPE_CHECKING:
     from typing import Self
@@ -53,27 +52,13 @@ class OtherFramework:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def draw(self, usage: Usage, tick: Callable[[str], None]) -> FrameworkDraw:
-        """Draws functions. Raises `MindgapError` where the framework does not import, or none can be called."""
-        found = self._ask({"kind": "usage", "calls": dict(usage.calls)})
-        uses: Counter[str] = Counter(found["uses"])
+    @property
+    def source(self) -> str:
+        return self._client.about["source"]
 
-        def untestable(name: str) -> str:
-            tick(name)
-            return self._find_calls(name)
-
-        drawn, left_out = draw_functions(
-            uses, top=self._settings.top, per_decile=self._settings.per_decile, seed=self._settings.seed,
-            untestable=untestable,
-        )  # fmt: skip
-        if not drawn:
-            raise MindgapError(
-                f"{self.name}: no function could be called: {next(iter(left_out.items()), 'none is used')}"
-            )
-        return FrameworkDraw(
-            self.name, self.versions(), self._client.about["source"], usage.files, uses.total(),
-            found["public"], len(uses), drawn, left_out, self.targets(),
-        )  # fmt: skip
+    def uses(self, calls: Mapping[str, int]) -> tuple[Counter[str], int]:
+        found = self._ask({"kind": "usage", "calls": dict(calls)})
+        return Counter(found["uses"]), found["public"]
 
     def versions(self) -> Mapping[str, str]:
         if not self._client.about:
@@ -86,20 +71,20 @@ class OtherFramework:
 
     def cells(self, function: str, targets: Sequence[str]) -> list[FunctionCell]:
         """Runs a function on targets, and compares all its calls. Measures nothing."""
-        if why := "" if function in self._calls else self._find_calls(function):
+        if why := "" if function in self._calls else self.untestable(function):
             # It had calls when it was drawn.
             return [FunctionCell(self.name, function, t, (SampleResult("", "not compared", why),)) for t in targets]
         calls = self._calls[function]
         pairs = [(target, call.number) for target in targets for call in calls]
         results = self._ask({"kind": "compare", "function": function, "pairs": pairs})["results"]
         by_pair: dict[tuple[str, int], dict[str, Any]] = {(each["on"], each["call"]): each for each in results}
-        return [
-            FunctionCell(
-                self.name, function, target,
-                tuple(_sample(call, by_pair.get((target, call.number))) for call in calls),
-            )
-            for target in targets
-        ]  # fmt: skip
+        none = {"reason": "not compared", "message": "the process gave no answer"}
+
+        def sample(target: str, call: _FoundCall) -> SampleResult:
+            found = by_pair.get((target, call.number), none)
+            return SampleResult(call.label, found["reason"], found["message"])
+
+        return [FunctionCell(self.name, function, t, tuple(sample(t, call) for call in calls)) for t in targets]
 
     def measured_pass(
         self, cells: Sequence[FunctionCell], tick: Callable[[int, int, str], None]
@@ -113,7 +98,7 @@ class OtherFramework:
             by_function.setdefault(cell.function, []).append(cell)
         for place, (function, group) in enumerate(by_function.items()):
             tick(place, len(by_function), f"{self.name}: measuring {function}")
-            if function not in self._calls and (why := self._find_calls(function)):
+            if function not in self._calls and (why := self.untestable(function)):
                 yield from ((cell, why) for cell in group)
                 continue
             numbers = {call.label: call.number for call in self._calls[function]}
@@ -132,7 +117,7 @@ class OtherFramework:
                     continue
                 yield cell, with_process(cell.latency, label, **{side: found[side] for side in SIDES})
 
-    def _find_calls(self, function: str) -> str:
+    def untestable(self, function: str) -> str:
         """Returns why a function has no call, empty where it has; keeps its calls."""
         try:
             found = self._ask({"kind": "calls", "function": function})
@@ -155,12 +140,6 @@ class OtherFramework:
         if answer["kind"] == "refused":
             raise MindgapError(answer["message"])
         return answer
-
-
-def _sample(call: _FoundCall, found: Mapping[str, Any] | None) -> SampleResult:
-    if found is None:
-        return SampleResult(call.label, "not compared", "the process gave no answer")
-    return SampleResult(call.label, found["reason"], found["message"])
 
 
 def measured_sample(cell: FunctionCell) -> str | None:

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,14 +25,12 @@ from mindgap.platforms.registry import canonical
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.message_cleaning import shortened_paths
-from mindgap.source_worker.client import OpenedSource, SourceClient
+from mindgap.source_worker.client import SourceClient
 from mindgap.workflows.diff import Session, Subject
 from mindgap_studies.porting_runs.direct_client import DirectCalls, NotMeasured, runner_of
 from mindgap_studies.porting_runs.framework_modes import functions_of, reason_of, uses_of_public
 from mindgap_studies.porting_runs.other_frameworks import measured_sample, with_process
-from mindgap_studies.porting_runs.usage import Usage, draw_functions
 from mindgap_studies.results.ported_functions import (
-    FrameworkDraw,
     FunctionCell,
     Latency,
     PortingSettings,
@@ -72,6 +71,7 @@ class PyTorchFunctions:
     """Runs functions of PyTorch on platforms. Use as a context manager: leaving it ends the workers."""
 
     name: str = "pytorch"
+    source: str = SOURCE
 
     def __init__(self, platforms: Sequence[str], settings: PortingSettings, tensors: TensorStore) -> None:
         """`platforms`: none for `TARGETS`. Raises `PlatformError` for one that is not known."""
@@ -79,6 +79,7 @@ class PyTorchFunctions:
         self._wanted = [canonical(each) for each in platforms or _default_targets()]
         self._client = SourceClient(tensors, settings.deadline_s)
         self._session = Session(tensors=tensors)
+        self._taken: dict[tuple[str, ...], str] = {}
         self._graphs: dict[tuple[str, str], Graph] = {}
         self._infos: dict[PlatformName, PlatformInfo | None] = {}
 
@@ -89,37 +90,25 @@ class PyTorchFunctions:
         self._session.close()
         self._client.close()
 
-    def draw(self, usage: Usage, tick: Callable[[str], None]) -> FrameworkDraw:
-        """Draws functions. One whose samples are those of another that was drawn is that one by another name."""
+    def uses(self, calls: Mapping[str, int]) -> tuple[Counter[str], int]:
         public = _public()
-        uses: Counter[str] = uses_of_public(public, usage.calls)
-        taken: dict[tuple[str, ...], str] = {}
+        return uses_of_public(public, calls), len(public)
 
-        def untestable(name: str) -> str:
-            tick(name)
-            try:
-                sources = sources_of(name)
-            except MindgapError as error:
-                return str(error)
-            if not sources:
-                return "PyTorch's test suite has no samples of it"
-            if sources in taken:
-                return f"it has the samples of {taken[sources]}"
-            why = self._uncapturable(name)
-            if not why:
-                taken[sources] = name
-            return why
-
-        drawn, left_out = draw_functions(
-            uses, top=self._settings.top, per_decile=self._settings.per_decile, seed=self._settings.seed,
-            untestable=untestable,
-        )  # fmt: skip
-        if not drawn:
-            raise MindgapError("pytorch: no function of the files has samples in PyTorch's test suite")
-        return FrameworkDraw(
-            self.name, self.versions(), SOURCE, usage.files, uses.total(), len(public), len(uses), drawn,
-            left_out, self.targets(),
-        )  # fmt: skip
+    def untestable(self, function: str) -> str:
+        """Returns why a function is not drawn. One whose samples are those of another that was drawn is that one by
+        another name."""
+        try:
+            sources = sources_of(function)
+        except MindgapError as error:
+            return str(error)
+        if not sources:
+            return "PyTorch's test suite has no samples of it"
+        if sources in self._taken:
+            return f"it has the samples of {self._taken[sources]}"
+        why = self._uncapturable(function)
+        if not why:
+            self._taken[sources] = function
+        return why
 
     def versions(self) -> Mapping[str, str]:
         found = dict(installed(("torch",)))
@@ -151,13 +140,11 @@ class PyTorchFunctions:
         own = self._by_own_kernels(subjects, rows, settings)
         results = {key: _result(key[0], row, None) for key, row in rows.items()}
         results |= {key: _judged_elsewhere(rows[key], row) for key, row in own.items()}
-        found: list[FunctionCell] = []
-        for target in targets:
-            samples = tuple(
-                results.get((source, target)) or _result(source, None, refused.get(source)) for source in sources
-            )
-            found.append(FunctionCell(self.name, function, target, samples))
-        return found
+
+        def sample(source: str, target: str) -> SampleResult:
+            return results.get((source, target)) or _result(source, None, refused.get(source))
+
+        return [FunctionCell(self.name, function, t, tuple(sample(source, t) for source in sources)) for t in targets]
 
     def _with_more_time(
         self, subjects: Sequence[Subject], rows: Mapping[tuple[str, str], Row], settings: RunSettings
@@ -166,10 +153,7 @@ class PyTorchFunctions:
         found: dict[tuple[str, str], Row] = {}
         longer = replace(settings, deadline_s=_MORE_TIME * settings.deadline_s)
         for subject in subjects:
-            late = [
-                target for (source, target), row in rows.items() if source == subject.name and row.status == "timeout"
-            ]
-            if late:
+            if late := [t for (name, t), row in rows.items() if name == subject.name and row.status == "timeout"]:
                 found |= {(row.model, str(row.platform)): row for row in self._again([subject], late, longer)}
         return found
 
@@ -178,11 +162,8 @@ class PyTorchFunctions:
         try:
             return self._session.diff_many(subjects, targets, settings=settings).rows
         except MindgapError as error:
-            return [
-                Row(subject.name, recorded(target), "not_run", None, message=str(error))
-                for subject in subjects
-                for target in targets
-            ]
+            pairs = ((each.name, recorded(target)) for each in subjects for target in targets)
+            return [Row(*pair, "not_run", None, message=str(error)) for pair in pairs]
 
     def _by_own_kernels(
         self, subjects: Sequence[Subject], rows: Mapping[tuple[str, str], Row], settings: RunSettings
@@ -263,7 +244,8 @@ class PyTorchFunctions:
         if info is not None and info.execution:
             return f"{info.execution}: its seconds are not the device's"
         here = installed(("torch",))["torch"]
-        if info is not None and _release(info.versions.get("torch", here)) != _release(here):
+        # A version without what it says of the build.
+        if info is not None and info.versions.get("torch", here).partition("+")[0] != here.partition("+")[0]:
             return f"its environment has PyTorch {info.versions['torch']}, whose test suite may have other samples"
         try:
             runner_of(platform)
@@ -276,7 +258,8 @@ class PyTorchFunctions:
         if info is None:
             return "no such platform"
         if info.available and "pjrt=tpu" in platform:
-            return "" if _has_tpu() else "PJRT finds no TPU here (/dev/accel* and /dev/vfio are not there)"
+            there = any(Path("/dev").glob("accel*")) or Path("/dev/vfio").is_dir()
+            return "" if there else "PJRT finds no TPU here (/dev/accel* and /dev/vfio are not there)"
         return "" if info.available else info.reason
 
     def _info(self, platform: PlatformName) -> PlatformInfo | None:
@@ -289,20 +272,16 @@ class PyTorchFunctions:
         """The sources of single samples of a function. Raises `MindgapError`."""
         found: list[str] = []
         for source in sources_of(function):
-            found += [program.source for program in self._opened(source).programs]
+            found += [program.source for program in self._client.open(source).programs]
             if len(found) >= _SAMPLES:
                 break
         step = max(1, len(found) // _SAMPLES)
         return found[::step][:_SAMPLES]
 
-    def _opened(self, source: str) -> OpenedSource:
-        return self._client.open(source)
-
     def _captured(self, source: str, function: str) -> Graph:
         key = (function, source)
         if key not in self._graphs:
-            opened = self._opened(source)
-            self._graphs[key] = self._client.capture(opened, 0)
+            self._graphs[key] = self._client.capture(self._client.open(source), 0)
         return self._graphs[key]
 
     def _uncapturable(self, function: str) -> str:
@@ -350,17 +329,6 @@ def _empty_caches() -> Generator[Mapping[str, str]]:
         yield {"TORCHINDUCTOR_CACHE_DIR": folder, "CACHEDB": f"{folder}/tinygrad.db"}
 
 
-def _release(version: str) -> str:
-    """A version without what it says of the build."""
-    return version.partition("+")[0]
-
-
-def _has_tpu() -> bool:
-    from pathlib import Path
-
-    return any(Path("/dev").glob("accel*")) or Path("/dev/vfio").is_dir()
-
-
 def _result(source: str, row: Row | None, refused: str | None) -> SampleResult:
     """What a row says of a sample, in the paper's reasons."""
     if row is None:
@@ -375,12 +343,9 @@ def _result(source: str, row: Row | None, refused: str | None) -> SampleResult:
         return SampleResult(source, "not compared", text or row.word)
     if has(row.reasons, "computed_before"):
         return SampleResult(source, "not compared", text)
-    reason = reason_of(text)
-    if row.status in _ENDS:
-        reason = _ENDS[row.status]
-    elif row.status == "unsupported" and reason != "type failure":
-        reason = "not implemented"
-    return SampleResult(source, reason, text)
+    reason = _ENDS.get(row.status) or reason_of(text)
+    lacks = row.status == "unsupported" and reason != "type failure"
+    return SampleResult(source, "not implemented" if lacks else reason, text)
 
 
 def _judged_elsewhere(left: Row, row: Row) -> SampleResult:

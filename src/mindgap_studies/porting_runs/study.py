@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from mindgap.platforms.host import cpu_name
 from mindgap.run.worker_client import WorkerFailed
 from mindgap_studies.porting_runs.other_frameworks import OtherFramework, measured_sample
 from mindgap_studies.porting_runs.pytorch_functions import PyTorchFunctions
-from mindgap_studies.porting_runs.usage import Usage, count_calls
+from mindgap_studies.porting_runs.usage import count_calls, draw_functions
 from mindgap_studies.results.ported_functions import (
     MOST_RUNS,
     FrameworkDraw,
@@ -43,7 +44,16 @@ class _Framework(Protocol):
 
     def versions(self) -> Mapping[str, str]: ...
 
-    def draw(self, usage: Usage, tick: Callable[[str], None]) -> FrameworkDraw: ...
+    @property
+    def source(self) -> str: ...
+
+    def uses(self, calls: Mapping[str, int]) -> tuple[Counter[str], int]:
+        """Returns calls by public function, of calls by any name, and how many public functions there are."""
+        ...
+
+    def untestable(self, function: str) -> str:
+        """Returns why a function cannot be tried, empty where it can."""
+        ...
 
     def targets(self) -> dict[str, str]: ...
 
@@ -153,14 +163,24 @@ def _compare(
         wanted = settings.top + 10 * settings.per_decile
         tried: list[str] = []
 
-        def tick(function: str) -> None:
+        def untestable(function: str) -> str:
             tried.append(function)
             progress(min(len(tried), wanted), wanted, f"{name}: drawing, {function}")
+            return framework.untestable(function)
 
+        uses, public = framework.uses(usage.calls)
+        drawn, left_out = draw_functions(
+            uses, top=settings.top, per_decile=settings.per_decile, seed=settings.seed, untestable=untestable
+        )
+        if not drawn:
+            raise MindgapError(f"{name}: no function could be called: {next(iter(left_out.items()), 'none is used')}")
         unreadable = {
             path: why for path, why in usage.unreadable.items() if any(Path(path).is_relative_to(f) for f in folders)
         }
-        file.add(study, replace(framework.draw(usage, tick), unreadable=unreadable))
+        file.add(study, FrameworkDraw(
+            name, framework.versions(), framework.source, usage.files, uses.total(), public, len(uses), drawn,
+            left_out, framework.targets(), unreadable,
+        ))  # fmt: skip
     draw = study.draws[name]
     draw = _refreshed(draw, framework, study, file.path)
     if draw != study.draws[name]:

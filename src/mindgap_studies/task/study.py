@@ -78,13 +78,10 @@ def _labels(
 ) -> dict[str, Any]:
     right = {sample: one.labels[0] == truths[sample].labels[0] for sample, one in mine.items()}
     wrong_five = sum(truths[sample].labels[0] not in one.labels for sample, one in mine.items())
-    lost, gained = _changes(
-        (theirs[sample].labels[0] == truth.labels[0], right[sample]) for sample, truth in truths.items()
-    )
+    pairs = [(theirs[sample].labels[0] == truth.labels[0], right[sample]) for sample, truth in truths.items()]
     return {
         **_interval("top1_error", len(right) - sum(right.values()), len(right)),
-        **_interval("top5_error", wrong_five, len(right)),
-        "lost": lost, "gained": gained, "p": mcnemar(lost, gained),
+        **_interval("top5_error", wrong_five, len(right)), **_changes(pairs),
         "ece": calibration_error([one.confidence for one in mine.values()], [*right.values()]),
     }  # fmt: skip
 
@@ -97,18 +94,16 @@ def _language(
         for sample, truth in truths.items()
         for token, before, after in zip(truth.labels, theirs[sample].labels, mine[sample].labels, strict=True)
     ]
-    lost, gained = _changes(pairs)
     return {
         "perplexity": perplexity([mine[s].loss for s in truths], [len(truth.labels) for truth in truths.values()]),
-        **_interval("token_error", sum(not after for _, after in pairs), len(pairs)),
-        "lost": lost, "gained": gained, "p": mcnemar(lost, gained),
+        **_interval("token_error", sum(not after for _, after in pairs), len(pairs)), **_changes(pairs),
     }  # fmt: skip
 
 
-def _changes(pairs: Any) -> tuple[int, int]:
+def _changes(pairs: Sequence[tuple[bool, bool]]) -> dict[str, Any]:
     """Counts what the reference alone has right, and what the column alone has."""
-    held = [*pairs]
-    return sum(before and not after for before, after in held), sum(after and not before for before, after in held)
+    lost, gained = (sum(pair == each for pair in pairs) for each in ((True, False), (False, True)))
+    return {"lost": lost, "gained": gained, "p": mcnemar(lost, gained)}
 
 
 def _interval(name: str, count: int, of: int) -> dict[str, float]:
@@ -119,59 +114,37 @@ def _interval(name: str, count: int, of: int) -> dict[str, float]:
 def _columns(result: TaskResult) -> StudyTable:
     rows = [column_facts(result, column) for column in result.columns]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return made(
-        "columns", f"{result.task.capitalize()} on each platform", tuple(names),
-        [tuple(row.get(name) for name in names) for row in rows], NOTES[result.task],
-    )  # fmt: skip
+    title = f"{result.task.capitalize()} on each platform"
+    return made("columns", title, names, (tuple(map(row.get, names)) for row in rows), NOTES[result.task])
 
 
 def danger_facts(result: TaskResult) -> list[dict[str, Any]]:
     """Returns for each form how many samples rounding alone can flip, among those of smallest margin."""
-    forms = dict.fromkeys(tie.form for tie in result.near_ties)
     facts: list[dict[str, Any]] = []
-    for form in forms:
+    for form in dict.fromkeys(tie.form for tie in result.near_ties):
         ties = [tie for tie in result.near_ties if tie.form == form]
-        danger = [tie for tie in ties if tie.in_danger]
-        nearest = min(ties, key=_ratio)
+        nearest = min(ties, key=lambda tie: tie.margin / tie.limit if tie.limit else math.inf)
         facts.append({
-            "form": form or "the model", "examined": len(ties), "in_danger": len(danger),
+            "form": form or "the model", "examined": len(ties), "in_danger": sum(tie.in_danger for tie in ties),
             "sample": nearest.sample, "margin": nearest.margin, "limit": nearest.limit,
         })  # fmt: skip
     return facts
 
 
-def _ratio(tie: Any) -> float:
-    return tie.margin / tie.limit if tie.limit else math.inf
-
-
 def _danger(result: TaskResult) -> StudyTable:
-    facts = danger_facts(result)
-    names = ("form", "examined", "in_danger", "sample", "margin", "limit")
+    rows = (tuple(facts.values()) for facts in danger_facts(result))
     note = (
         "Samples of smallest margin, examined by the oracle. In danger: the exact outputs of two labels are nearer to "
         "each other (margin) than the limit up to which mindgap takes a difference of them for rounding of this form's "
         "own graph (16 σ). A correct platform may give either label; most will not. Rounding to int8 moves outputs by "
         "whole steps. Sample: the nearest tie."
     )
-    return made("danger", "Samples in danger", names, [tuple(f[n] for n in names) for f in facts], note)
+    return made("danger", "Samples in danger", "form examined in_danger sample margin limit", rows, note)
 
 
 def _flips(result: TaskResult) -> StudyTable:
-    names = (
-        "column",
-        "sample",
-        "position",
-        "truth",
-        "before",
-        "after",
-        "verdict",
-        "margin",
-        "limit",
-        "shows",
-        "origin",
-        "note",
-    )
-    rows = [tuple(_plain(asdict(flip)[name]) for name in names) for flip in result.flips]
+    names = "column sample position truth before after verdict margin limit shows origin note"
+    rows = (tuple(_plain(asdict(flip)[name]) for name in names.split()) for flip in result.flips)
     note = (
         "Before: the reference's label; after: the column's; -1: NaN or infinities. `rounding`: rounding of the graph "
         "can swap the two. `reduced precision`: that of the dtype in which the platform computes can. `beyond`: "
