@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -119,11 +119,7 @@ def coverage(
             raise MindgapError(f"only the matrix takes {given}: name platforms, and leave --names out")
     with result_stream() as out:
         if not platforms:
-            from mindgap_surveys.support.static_support import all_lists
-
-            lists = all_lists()
-            write_result(lambda: _lists_page(lists), lambda: _lists_object(lists), as_json, out)
-            return
+            return _write_lists(as_json, out)
         wanted = [parse(each) for each in platforms]
         _require_any(wanted, start=limit != 0)
         if names:
@@ -151,10 +147,13 @@ def _covered(asked: SurveyResult) -> tuple[Mapping[PlatformName, OperatorCoverag
 
     answers = {name: asked.support.answers(fingerprint) for name, fingerprint in asked.support.platforms.items()}
     covered = {name: operator_coverage(asked.keys, each) for name, each in answers.items()}
-    versions = {
-        (before, after): version_coverage(asked.keys, answers[before], answers[after])
-        for before, after in _versions([*covered])
-    }
+    latest: dict[PlatformName, PlatformName] = {}
+    versions: dict[tuple[PlatformName, PlatformName], VersionCoverage] = {}
+    for platform, found in answers.items():
+        plain = PlatformName(platform.device_mode, platform.backend_options)
+        if before := latest.get(plain):
+            versions[before, platform] = version_coverage(asked.keys, answers[before], found)
+        latest[plain] = platform
     return covered, versions
 
 
@@ -167,10 +166,8 @@ def _require_any(platforms: Sequence[PlatformName], start: bool) -> None:
     from mindgap.platforms.registry import find
 
     backends = {platform: find(platform)[0] for platform in platforms}
-    if not start:
-        return
-    probed = {platform: backend.probe() for platform, backend in backends.items()}
-    if not any(probe.available for probe in probed.values()):
+    probed = {platform: backend.probe() for platform, backend in backends.items() if start}
+    if start and not any(probe.available for probe in probed.values()):
         why = "; ".join(f"{platform}: {probe.reason}" for platform, probe in probed.items())
         raise PlatformError(f"no platform could be asked: {why}")
 
@@ -184,13 +181,19 @@ def _surveyed(
     from mindgap.results.catalogue import Catalogue
     from mindgap.results.store import Store
     from mindgap_surveys.support.probe_file import probe_set
-    from mindgap_surveys.support.survey import nothing_asked, stored_survey, survey_platforms
+    from mindgap_surveys.support.survey import stored_survey, survey_platforms
+
+    def complain_of_left(left: int) -> None:
+        complain(
+            f"--budget: the samples of {left:,} sources or operators are not made yet, and are missing below; the same "
+            "command goes on from there"
+        )
 
     began = time.monotonic()
     with counting() as tick:
         probes = probe_set(
             Catalogue(catalogue) if catalogue is not None else None, on_progress=tick,
-            deadline=began + budget if budget else None, on_left=_complain_of_left,
+            deadline=began + budget if budget else None, on_left=complain_of_left,
         )  # fmt: skip
     lock = threading.Lock()
     counts: dict[PlatformName, tuple[int, int]] = {}
@@ -207,32 +210,10 @@ def _surveyed(
         else:
             survey = survey_platforms(
                 platforms, probes, kept, budget_s=budget and max(began + budget - time.monotonic(), 0.0), jobs=jobs,
-                compare=compare, common=common,
-                on_progress=on_progress,
+                compare=compare, common=common, on_progress=on_progress,
             )  # fmt: skip
-    wrong = nothing_asked(survey)
-    if wrong is not None:
-        raise wrong
+    survey.check()
     return survey
-
-
-def _complain_of_left(left: int) -> None:
-    complain(
-        f"--budget: the samples of {left:,} sources or operators are not made yet, and are missing below; the same "
-        "command goes on from there"
-    )
-
-
-def _versions(platforms: Sequence[PlatformName]) -> list[tuple[PlatformName, PlatformName]]:
-    """The platforms that differ from the one before only in their environment, with that one."""
-    latest: dict[PlatformName, PlatformName] = {}
-    versions: list[tuple[PlatformName, PlatformName]] = []
-    for platform in platforms:
-        plain = PlatformName(platform.device_mode, platform.backend_options)
-        if plain in latest:
-            versions.append((latest[plain], platform))
-        latest[plain] = platform
-    return versions
 
 
 def _objects(
@@ -280,21 +261,19 @@ def _page(asked: SurveyResult, matrix: Matrix, missing: bool, lists: MeasuredLis
     return coverage_page(matrix, __version__, lists, sections)
 
 
-def _lists_page(lists: MeasuredLists) -> StudyPage:
+def _write_lists(as_json: bool, out: TextIO) -> None:
+    """Writes what packages list, with nothing measured beside it."""
     from mindgap_surveys.report.coverage_page import list_blocks
     from mindgap_surveys.report.study_page import Section, StudyPage
+    from mindgap_surveys.support.static_support import all_lists
 
-    return StudyPage(
-        "What packages list of operators", (), (Section("lists", "Lists", (*list_blocks(lists, declared()),)),)
-    )
-
-
-def _lists_object(lists: MeasuredLists) -> list[dict[str, Any]]:
-    ops = declared()
-    return [
+    lists, ops = all_lists(), declared()
+    words = [
         {"list": each.name, "package": each.package, "unknown": each.unknown_otherwise,
          "words": {op: each.word(op) for op in ops}} for each in lists.lists
     ]  # fmt: skip
+    section = Section("lists", "Lists", (*list_blocks(lists, ops),))
+    write_result(lambda: StudyPage("What packages list of operators", (), (section,)), lambda: words, as_json, out)
 
 
 def declared() -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mindgap.cli.progress import counting
 from mindgap.platforms.name import PlatformName
 from mindgap_surveys.report.study_page import Section, StudyPage
-from mindgap_surveys.table import StudyTable
+from mindgap_surveys.table import made
 
 if TYPE_CHECKING:
     from mindgap_surveys.support.sample_names import NameRun
@@ -28,11 +28,10 @@ def names_page(runs: Names) -> StudyPage:
         graph, program, left = ([each.how for each in names].count(how) for how in ("graph", "program", "not run"))
         rows.append((platform, len(names), graph + program, graph, program, left))
     columns = ("platform", "names", "run", "as a graph", "as a program only", "not run")
-    sections = [Section("counts", "Names", (StudyTable("", "", columns, tuple(rows)),))]
+    sections = [Section("counts", "Names", (made("", "", columns, rows),))]
     for platform, names in runs.items():
-        others = tuple((each.name, each.how, each.reason) for each in names if each.how != "graph")
-        if others:
-            table = StudyTable("", "", ("name", "how", "why no graph ran"), others)
+        if others := [(each.name, each.how, each.reason) for each in names if each.how != "graph"]:
+            table = made("", "", ("name", "how", "why no graph ran"), others)
             sections.append(Section(platform, f"on {platform}", (table,)))
     return StudyPage("Names of PyTorch's sample database", (), tuple(sections))
 

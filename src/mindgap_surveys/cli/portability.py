@@ -21,7 +21,7 @@ from mindgap.platforms.registry import canonical
 from mindgap.results.settings import RunSettings
 from mindgap_surveys.cli.study_text import write_result
 from mindgap_surveys.support.code_scan import CallForm, CodeScan, Place, scan
-from mindgap_surveys.table import StudyTable
+from mindgap_surveys.table import made
 
 if TYPE_CHECKING:
     from mindgap.source_worker.client import SourceClient
@@ -106,9 +106,15 @@ def _ported(
     from mindgap.workflows.diff import diff_many
     from mindgap_surveys.support.portability import ported_functions, without_answer
     from mindgap_zoo.operator_samples.public_names import draws_random, sources_of
+    from mindgap_zoo.operator_samples.signatures import options_of
 
     scanned = scan(path, _is_method)
-    sources = {full: found for full in scanned.uses if (found := sources_of(full, *_options(full, scanned)))}
+    sources: dict[str, Sequence[str]] = {}
+    for full in scanned.uses:
+        forms = scanned.forms[full]
+        options = [options_of(full, form.positional, dict(form.keywords)) for form in forms]
+        if found := sources_of(full, options, all(form.complete for form in forms)):
+            sources[full] = found
     if not sources and not programs:
         raise MindgapError(f"{path}: {scanned.files} files call no function of PyTorch that has samples to try")
     #: By the name of a model, whose sample two names of one function may share (`torch.tanh`, `torch.Tensor.tanh`).
@@ -161,15 +167,6 @@ def _is_method(name: str, form: CallForm) -> bool:
     return method and bool(sources_of(f"torch.Tensor.{name}"))
 
 
-def _options(full: str, scanned: CodeScan) -> tuple[list[Mapping[str, object]], bool]:
-    """Returns the options of the calls of a function, and whether each call shows all of its options."""
-    from mindgap_zoo.operator_samples.signatures import options_of
-
-    forms = scanned.forms[full]
-    options = [options_of(full, form.positional, dict(form.keywords)) for form in forms]
-    return options, all(form.complete for form in forms)
-
-
 def _captured(
     source: str, path: Path, client: SourceClient, tensors: TensorStore, numbers: Iterator[int],
     left_out: list[LeftOut],
@@ -201,26 +198,17 @@ def _object(
         "files": scanned.files,
         "unreadable": dict(scanned.unreadable),
         "functions": [
-            {
-                "function": each.function,
-                "places": [str(place) for place in each.places],
-                "platforms": {name: dataclasses.asdict(ported) for name, ported in each.platforms.items()},
-            }
+            {"function": each.function, "places": [*map(str, each.places)],
+             "platforms": {name: dataclasses.asdict(ported) for name, ported in each.platforms.items()}}
             for each in found
         ],
         "not_tried": {name: [str(place) for place in scanned.uses[name]] for name in unknown},
         "left_out": [
-            {
-                "program": program,
-                "operator": each.op,
-                "calls": each.calls,
-                "reason": each.reason,
-                "places": [str(place) for place in each.places],
-            }
-            for program, calls in left_out.items()
-            for each in calls
+            {"program": program, "operator": each.op, "calls": each.calls, "reason": each.reason,
+             "places": [*map(str, each.places)]}
+            for program, calls in left_out.items() for each in calls
         ],
-    }
+    }  # fmt: skip
 
 
 def _page(
@@ -232,22 +220,19 @@ def _page(
 
     names = list(found[0].platforms)
     shown = [each for each in found if every or each.stops]
-    rows = tuple((each.function, _lines(each.places), *map(_cell, each.platforms.values())) for each in shown)
-    reasons = tuple(
+    rows = ((each.function, _lines(each.places), *map(_cell, each.platforms.values())) for each in shown)
+    reasons = (
         (each.function, name, ported.reason, ported.sample)
-        for each in shown
-        for name, ported in each.platforms.items()
-        if ported.reason
-    )
-    calls = tuple(
+        for each in shown for name, ported in each.platforms.items() if ported.reason
+    )  # fmt: skip
+    calls = (
         (program, each.op, each.calls, _lines(each.places), each.reason)
-        for program, left in left_out.items()
-        for each in left
-    )
+        for program, left in left_out.items() for each in left
+    )  # fmt: skip
     tables = [
-        StudyTable("", "Functions", ("function", "lines", *names), rows),
-        StudyTable("", "Reasons", ("function", "platform", "reason", "sample"), reasons),
-        StudyTable("", "Calls that are not tried", ("program", "operator", "calls", "lines", "reason"), calls),
+        made("", "Functions", ("function", "lines", *names), rows),
+        made("", "Reasons", "function platform reason sample", reasons),
+        made("", "Calls that are not tried", "program operator calls lines reason", calls),
     ]
     sections = [Section(table.title, table.title, (table,)) for table in tables if table.rows]
     totals: list[Text] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -21,7 +22,7 @@ from mindgap_surveys.support.coverage import OperatorCoverage, OperatorGap
 from mindgap_surveys.support.matrix import CELL_WORDS, MEANINGS, CellWord, Matrix, findings_of, pass_of
 from mindgap_surveys.support.operator_groups import group_of, listed_shares, measured_shares, untried_packets
 from mindgap_surveys.support.static_support import MeasuredLists, StaticList, onnxruntime_kernels
-from mindgap_surveys.table import StudyTable
+from mindgap_surveys.table import StudyTable, made
 
 _HERE: Final = Path(__file__).parent
 
@@ -74,7 +75,8 @@ def coverage_page(
         f"{len(matrix.operators)} operators, {len(matrix.keys):,} combinations of operator, dtype and layout, on "
         f"{len(matrix.platforms)} platforms against `cpu/eager` · mindgap {version}"
     )
-    share = (_packets(matrix), _counts(matrix), *_absent(matrix.absent))
+    absent = (Text(f"{platform} is not here: {reason}") for platform, reason in matrix.absent.items())
+    share = (_packets(matrix), _counts(matrix), *absent)
     meanings = (Text(f"`{word}`: {meaning}") for word, meaning in MEANINGS.items())
     sections = [
         *survey,
@@ -128,10 +130,6 @@ def gap_section(title: str, gaps: Sequence[OperatorGap], none: str) -> Section:
     )
 
 
-def _absent(absent: Mapping[str, str]) -> Iterator[Text]:
-    return (Text(f"{platform} is not here: {reason}") for platform, reason in absent.items())
-
-
 def _packets(matrix: Matrix) -> StudyTable:
     rows: list[tuple[Any, ...]] = []
     for platform in matrix.platforms:
@@ -148,9 +146,8 @@ def _counts(matrix: Matrix) -> StudyTable:
     words = [word for word in CELL_WORDS if any(each[word] for each in counts.values())]
     rows: list[tuple[Any, ...]] = []
     for platform, of in counts.items():
-        cells = [
-            Cell(str(n), f"n {_class_name(word)}") if n else Cell("–", "n") for word, n in of.items() if word in words
-        ]
+        shown = ((word, n) for word, n in of.items() if word in words)
+        cells = (Cell(str(n), f"n {_class_name(word)}") if n else Cell("–", "n") for word, n in shown)
         rows.append((platform, f"{matrix.measured(platform)} of {len(matrix.keys)}", *cells))
     title = "Combinations of operator, dtype and layout, compared with cpu/eager"
     return StudyTable("", title, ("platform", "measured", *words), tuple(rows))
@@ -193,8 +190,8 @@ def list_blocks(lists: MeasuredLists, ops: Sequence[str]) -> Iterator[StudyTable
 def _listed_packets(lists: Sequence[StaticList], ops: Sequence[str]) -> StudyTable:
     shares = {each.name: listed_shares(each, ops) for each in lists}
     groups = [each.group for each in next(iter(shares.values()))]
-    rows = tuple((name, *(Cell(f"{each.has}/{each.total}", "n") for each in of)) for name, of in shares.items())
-    return StudyTable("", "Of the packets of these overloads, by group", ("list", *groups), rows)
+    rows = ((name, *(Cell(f"{each.has}/{each.total}", "n") for each in of)) for name, of in shares.items())
+    return made("", "Of the packets of these overloads, by group", ("list", *groups), rows)
 
 
 def _disagreements(lists: MeasuredLists) -> StudyTable:
@@ -202,36 +199,29 @@ def _disagreements(lists: MeasuredLists) -> StudyTable:
     for each in lists.disagreements:
         counts = (Cell(str(len(ops)), "n", " ".join(ops)) for ops in (each.listed, each.unlisted))
         rows.append((each.platform, each.name, *counts, ", ".join(each.listed[:3] or each.unlisted[:3])))
-    columns = ("platform", "list", "listed, and nothing runs", "not listed, and it runs", "examples")
-    return StudyTable("", "", columns, tuple(rows))
+    return made("", "", ("platform", "list", "listed, and nothing runs", "not listed, and it runs", "examples"), rows)
 
 
 def _operators(matrix: Matrix) -> Markings:
     """Draws the table that a reader filters, sorts and opens."""
     lost = _lost(matrix)
+    # Of overloads, and of keys.
+    pairs = {pair: [len(by_op), sum(by_op.values())] for pair, by_op in lost.items()}
     functions: dict[str, Any] = {"rank": CELL_WORDS.index, "name": _class_name, "breakable": _breakable}
     groups = list(dict.fromkeys(map(group_of, matrix.operators)))
     words = [word for word in CELL_WORDS if any(matrix.counts(p)[word] for p in matrix.platforms)]
     return Markings(template_environment(functions, _HERE).get_template("coverage_operators.html.j2").render(
         platforms=matrix.platforms, rows=[_row(matrix, op, lost) for op in matrix.operators], drawn=_DRAWN,
-        groups=groups, words=words, pairs=Markup(_json(_pair_counts(lost))), data=Markup(_json(_cells(matrix))),
+        groups=groups, words=words, pairs=Markup(_json(pairs)), data=Markup(_json(_cells(matrix))),
     ))  # fmt: skip
 
 
 def _lost(matrix: Matrix) -> dict[str, dict[str, int]]:
     """Returns for each pair `i>j` how many keys of each overload are lost from the one to the other."""
-    lost: dict[str, dict[str, int]] = {}
-    for (i, source), (j, target) in permutations(enumerate(matrix.platforms), 2):
-        by_op: dict[str, int] = {}
-        for key in matrix.lost(source, target):
-            by_op[key.op] = by_op.get(key.op, 0) + 1
-        lost[f"{i}>{j}"] = by_op
-    return lost
-
-
-def _pair_counts(lost: Mapping[str, Mapping[str, int]]) -> dict[str, list[int]]:
-    """Returns for each pair the number of overloads and of keys that are lost."""
-    return {pair: [len(by_op), sum(by_op.values())] for pair, by_op in lost.items()}
+    return {
+        f"{i}>{j}": Counter(key.op for key in matrix.lost(source, target))
+        for (i, source), (j, target) in permutations(enumerate(matrix.platforms), 2)
+    }
 
 
 def _row(matrix: Matrix, op: str, lost: Mapping[str, Mapping[str, int]]) -> _Row:

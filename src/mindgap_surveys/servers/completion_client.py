@@ -19,16 +19,7 @@ from email.message import Message
 from typing import Any, Final, cast
 from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, urlsplit
-from urllib.request import (
-    AbstractHTTPHandler,
-    HTTPHandler,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    ProxyHandler,
-    Request,
-    build_opener,
-)
+from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
 from mindgap.graph import MindgapError
 from mindgap_surveys.servers.completion_format import (
@@ -77,7 +68,12 @@ class _Refused(Exception):
     """The server answered with a status that is an error. `pause`: the seconds until the next request."""
 
     def __init__(self, error: HTTPError) -> None:
-        super().__init__(_error_text(error))
+        try:
+            text = error.read(4096).decode(errors="replace")
+        except (OSError, http.client.HTTPException):
+            text = ""
+        limited = "it limits the rate: " if error.code == 429 else ""
+        super().__init__(f"{limited}status {error.code} {shown(str(error.reason))}: {shown(text)}".rstrip(": "))
         self.pause = _pause(error.headers) if error.code in (429, 503) else None
 
 
@@ -94,9 +90,7 @@ class CompletionClient:
         self._timeout_s, self._key = timeout_s, key
         local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         # A server on this machine is not behind a proxy. A redirection would send a prompt elsewhere.
-        self._opener: OpenerDirector = build_opener(
-            _NoRedirects, _StoppedHTTP, _StoppedHTTPS, *([ProxyHandler({})] if local else [])
-        )
+        self._opener = build_opener(_NoRedirects, _Stopped, *([ProxyHandler({})] if local else []))
 
     def models(self) -> list[str]:
         """The names of the server's models. Raises `MindgapError` where it does not say."""
@@ -128,15 +122,13 @@ class CompletionClient:
                 return Completion(error=_reason(error), waited=waited)
         raise AssertionError("the last round returns")
 
-    def _headers(self) -> dict[str, str]:
-        return {"Accept": "application/json", **({"Authorization": f"Bearer {self._key}"} if self._key else {})}
-
     def _read(self, path: str, data: bytes | None = None) -> str:
         """The body of an answer. Raises `BadAnswer`, `_Refused`, `OSError`, `http.client.HTTPException`.
 
         A socket's timeout is of one read; a server that drips is stopped all the same.
         """
-        request = _StoppedRequest(f"{self.url}/{path}", data, self._headers())
+        headers = {"Accept": "application/json", **({"Authorization": f"Bearer {self._key}"} if self._key else {})}
+        request = _StoppedRequest(f"{self.url}/{path}", data, headers)
         if data is not None:
             request.add_header("Content-Type", "application/json")
         timer = threading.Timer(self._timeout_s, request.stop)
@@ -202,7 +194,7 @@ class _StoppedRequest(Request):
                 socket.socket.shutdown(self.connection, socket.SHUT_RDWR)
 
 
-class _Stopped(AbstractHTTPHandler):
+class _Stopped(HTTPHandler, HTTPSHandler):
     """Gives requests their connections."""
 
     def do_open(self, http_class: Callable[..., Any], req: Request, **http_conn_args: Any) -> Any:
@@ -223,14 +215,6 @@ class _Stopped(AbstractHTTPHandler):
         return super().do_open(cast("Any", opened), req, **http_conn_args)
 
 
-class _StoppedHTTP(_Stopped, HTTPHandler):
-    pass
-
-
-class _StoppedHTTPS(_Stopped, HTTPSHandler):
-    pass
-
-
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
         return None
@@ -243,15 +227,6 @@ def _pause(headers: Message) -> float | None:
     except ValueError:
         return None
     return seconds if 0 <= seconds <= _LONGEST_WAIT_S else None
-
-
-def _error_text(error: HTTPError) -> str:
-    try:
-        text = error.read(4096).decode(errors="replace")
-    except (OSError, http.client.HTTPException):
-        text = ""
-    limited = "it limits the rate: " if error.code == 429 else ""
-    return f"{limited}status {error.code} {shown(str(error.reason))}: {shown(text)}".rstrip(": ")
 
 
 def _reason(error: Exception) -> str:

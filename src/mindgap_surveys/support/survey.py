@@ -57,6 +57,12 @@ class SurveyResult:
     cpu_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     agreements: Mapping[str, Mapping[Key, Agreement]] = field(default_factory=dict[str, Mapping[Key, Agreement]])
 
+    def check(self) -> None:
+        """Raises `MindgapError` if no platform could be surveyed."""
+        if not self.support.platforms:
+            why = "; ".join(f"{platform}: {reason}" for platform, reason in self.absent.items())
+            raise MindgapError(f"no platform could be asked: {why}")
+
 
 def survey_platforms(
     platforms: Sequence[PlatformName],
@@ -166,35 +172,26 @@ class _TimeShares:
             return max(self.deadline - time.monotonic(), 0.0) / max(rounds, 1)
 
 
+@dataclass
 class _Survey:
-    def __init__(
-        self,
-        pool: JobRunner,
-        writer: Writer,
-        probes: Sequence[CallProbe],
-        known: SupportTable,
-        shares: _TimeShares | None,
-        on_progress: OnPlatformProgress,
-        comparer: _Comparer | None,
-    ) -> None:
-        self._pool = pool
-        self._comparer = comparer
-        self._writer = writer
-        self._probes = probes
-        self._known = known
-        self._time = shares
-        self._told = on_progress
-        self._lock = threading.Lock()
-        self._begun: dict[str, threading.Lock] = {
-            fingerprint: threading.Lock() for fingerprint in known.platforms.values()
-        }
-        self._new: dict[str, dict[Key, SupportAnswer]] = {fingerprint: {} for fingerprint in known.platforms.values()}
-        self.untried: dict[str, list[Key]] = {}
-        self.cpu_seconds: dict[str, float] = {}
-        #: Platforms whose host was lost, and why.
-        self.lost: dict[PlatformName, str] = {}
-        #: Set where the answers are no longer awaited.
-        self.interrupted = threading.Event()
+    """`lost`: platforms whose host was lost, and why. `interrupted`: set where the answers are no longer awaited."""
+
+    _pool: JobRunner
+    _writer: Writer
+    _probes: Sequence[CallProbe]
+    _known: SupportTable
+    _time: _TimeShares | None
+    _told: OnPlatformProgress
+    _comparer: _Comparer | None
+    untried: dict[str, list[Key]] = field(default_factory=dict[str, list[Key]])
+    cpu_seconds: dict[str, float] = field(default_factory=dict[str, float])
+    lost: dict[PlatformName, str] = field(default_factory=dict[PlatformName, str])
+    interrupted: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        fingerprints = dict.fromkeys(self._known.platforms.values())
+        self._lock, self._begun = threading.Lock(), {each: threading.Lock() for each in fingerprints}
+        self._new: dict[str, dict[Key, SupportAnswer]] = {each: {} for each in fingerprints}
 
     def ask_if_reached(self, platform: PlatformName) -> None:
         """Surveys one platform. Where its host is lost it is left out; the answers until then are in the store."""
@@ -282,11 +279,3 @@ class _Comparer:
             self._writer.append("agreement", [agreement_row(platform, fingerprint, self._reference, found)])
 
         return AgreementMeter(platform, self._pool, self._references, self._calm, keep)
-
-
-def nothing_asked(asked: SurveyResult) -> MindgapError | None:
-    """Returns the error if no platform could be surveyed."""
-    if asked.support.platforms:
-        return None
-    why = "; ".join(f"{platform}: {reason}" for platform, reason in asked.absent.items())
-    return MindgapError(f"no platform could be asked: {why}")

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, Uniform, concatenate, encode
+from mindgap.graph import Graph, Input, Literal, MindgapError, Node, Ref, TensorSpec, Uniform, concatenate, encode
 from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.results.rows import Row, identities
@@ -35,7 +35,7 @@ from mindgap_surveys.support.matrix import (
 )
 from mindgap_surveys.support.prober import SurveyBudget
 from mindgap_surveys.support.probes import CallProbe, common_forms
-from mindgap_surveys.support.survey import SurveyResult, nothing_asked, stored_survey, survey_platforms
+from mindgap_surveys.support.survey import SurveyResult, stored_survey, survey_platforms
 from mindgap_surveys.table import to_csv
 
 FAULTS = """
@@ -195,7 +195,9 @@ def test_a_store_is_shown_without_starting_a_platform(matrix: Matrix, folder: Pa
     plain = matrix_of(stored_survey(platforms(folder), probes, Store(folder / "s"), common=True))
     assert plain.left_out == frozenset(matrix.keys) - common_forms(matrix.keys)
     empty = stored_survey([never], probes, Store(folder / "new"))
-    assert not matrix_of(empty).cells and nothing_asked(empty) is not None
+    assert not matrix_of(empty).cells
+    with pytest.raises(MindgapError, match="no platform could be asked"):
+        empty.check()
 
 
 class LosesHost:

@@ -9,7 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mindgap.graph import DType, Graph, Input, Literal, Node, Ref, TensorSpec, Uniform, concatenate, encode, materialise
+from mindgap.graph import (
+    DType,
+    Graph,
+    Input,
+    Literal,
+    MindgapError,
+    Node,
+    Ref,
+    TensorSpec,
+    Uniform,
+    concatenate,
+    encode,
+    materialise,
+)
 from mindgap.platforms import registry
 from mindgap.platforms.name import parse
 from mindgap.results.store import Store
@@ -23,7 +36,7 @@ from mindgap_surveys.support.probe_file import probe_set
 from mindgap_surveys.support.prober import _named
 from mindgap_surveys.support.probes import CallProbe
 from mindgap_surveys.support.single_calls import calls
-from mindgap_surveys.support.survey import SurveyResult, nothing_asked, survey_platforms
+from mindgap_surveys.support.survey import SurveyResult, survey_platforms
 
 F32 = TensorSpec.contiguous("float32", (2, 3))
 
@@ -347,5 +360,6 @@ def test_a_platform_that_is_not_here_is_absent(tmp_path: Path) -> None:
         pytest.skip("this machine has Apple's GPU")
     asked = ask(Store(tmp_path / "s"), [probe(call("aten.relu.default", tensor((3,))))], "mps/eager")
     assert "mps" in asked.absent["mps/eager"] and not asked.support.platforms
-    assert "mps/eager" in str(nothing_asked(asked))
-    assert nothing_asked(replace(asked, support=SupportTable({}, {"cpu/eager": "f"}))) is None
+    with pytest.raises(MindgapError, match="mps/eager"):
+        asked.check()
+    replace(asked, support=SupportTable({}, {"cpu/eager": "f"})).check()
