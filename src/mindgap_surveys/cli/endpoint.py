@@ -15,7 +15,6 @@ from mindgap_surveys.cli.answer_outputs import AnswerFiles, short
 from mindgap_surveys.report.answer_page import answer_page
 
 if TYPE_CHECKING:
-    from mindgap_surveys.servers.completion_client import CompletionClient
     from mindgap_surveys.servers.endpoint import ServedAnswers
 
 _LEAD: Final = (
@@ -56,7 +55,10 @@ def ask_server(url: str, options: EndpointOptions, files: AnswerFiles, require_i
         if not key:
             raise MindgapError(f"--key-variable {options.key_variable}: no such environment variable, or it is empty")
     client = CompletionClient(url, options.timeout_s, key)
-    model = options.model or _only_model(client)
+    names = [options.model] if options.model else client.models()
+    if len(names) != 1:
+        raise MindgapError(f"{client.url}: name one of its models with --model: {', '.join(names[:10]) or 'none'}")
+    model = names[0]
     files.check()
     request = CompletionRequest(model, "", options.max_tokens, options.chat, options.stream)
     if options.against is not None:
@@ -70,13 +72,6 @@ def ask_server(url: str, options: EndpointOptions, files: AnswerFiles, require_i
         document = {"url": client.url, "model": model, "results": answers, "notes": notes}
         settings = {"url": client.url, "requests": load.repeats, "in_flight": load.in_flight, "stream": request.stream}
         return files.write("endpoint", page, rows, document, out, settings)
-
-
-def _only_model(client: CompletionClient) -> str:
-    names = client.models()
-    if len(names) != 1:
-        raise MindgapError(f"{client.url}: name one of its models with --model: {', '.join(names[:10]) or 'none'}")
-    return names[0]
 
 
 def _rows(url: str, model: str, found: Sequence[ServedAnswers], require_identical: bool) -> Iterator[AnswerRow]:

@@ -13,7 +13,7 @@ from mindgap.cli.numbers import positive, whole_numbers
 from mindgap.cli.progress import counting
 from mindgap.cli.sources import CaptureEnv, only_program, source_client, with_options
 from mindgap.cli.streams import complain, result_stream
-from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
+from mindgap.graph import Graph, MindgapError, default_tensor_store
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.settings import DEADLINE_S
@@ -24,7 +24,6 @@ from mindgap_surveys.cli.invariance_rows import answer_rows, more_tables
 from mindgap_surveys.report.answer_page import answer_page
 
 if TYPE_CHECKING:
-    from mindgap_surveys.decoding.decoding import Decoding
     from mindgap_surveys.decoding.invariance import Invariance
 
 _LEAD: Final = (
@@ -132,6 +131,7 @@ def invariance(
     if not platforms:
         raise MindgapError(f"{source}: name a platform, as in -p cpu/eager")
     # Imported late: other commands need no PyTorch.
+    from mindgap_surveys.decoding.decoding import Decoding
     from mindgap_surveys.decoding.invariance import ask
 
     sizes = sorted(whole_numbers("--batches", batches))
@@ -154,7 +154,10 @@ def invariance(
             _refuse_sizes(requested, bool(tokens))
             graph_of = _graph_of(client, requested, "examples", sorted({1, *sizes}))
             text_of = _graph_of(client, requested, "tokens", tokens)
-            decoded = _decoded(client, requested, text, tensors, deadline_s) if text else None
+            decoded = None
+            if text:
+                call_of = _graph_of(client, requested, "decoding")
+                decoded = Decoding(call_of, *text, tensors=tensors, deadline_s=deadline_s)
             for place, platform in enumerate(named):
                 tick(place, len(named), platform)
                 notes: list[str] = []
@@ -193,15 +196,6 @@ def _not_run(model: str, platform: PlatformName, why: str, notes: Sequence[str])
     )
 
 
-def _decoded(
-    client: SourceClient, source: str, text: Sequence[int], tensors: TensorStore, deadline_s: float
-) -> Decoding:
-    """The text that is decoded, along the tokens of eager mode."""
-    from mindgap_surveys.decoding.decoding import Decoding
-
-    return Decoding(_graph_of(client, source, "decoding"), *text, tensors=tensors, deadline_s=deadline_s)
-
-
 def _texts(
     client: SourceClient, source: str, text: Sequence[int], platform: str, notes: list[str]
 ) -> Sequence[GeneratedText]:
@@ -234,9 +228,8 @@ def _graph_of(client: SourceClient, source: str, option: str, sizes: Sequence[in
     def open_(size: tuple[int, ...]) -> None:
         if not (size in opened or size in graphs or size in refused):
             try:
-                opened[size] = only_program(
-                    client, with_options(source, [f"{option}={','.join(map(str, size))}"]), source
-                )
+                sized = with_options(source, [f"{option}={','.join(map(str, size))}"])
+                opened[size] = only_program(client, sized, source)
             except MindgapError as error:
                 refused[size] = error
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mindgap.results.answer_rows import AnswerRow, State
-from mindgap_surveys.table import StudyTable
+from mindgap_surveys.table import StudyTable, made
 
 if TYPE_CHECKING:
-    from mindgap_surveys.decoding.answer_judge import Answer
     from mindgap_surveys.decoding.invariance import Invariance
     from mindgap_surveys.decoding.kernel_choice import KernelChoice
 
@@ -22,9 +21,11 @@ def answer_rows(found: Sequence[Invariance], require_identical: bool) -> Iterato
                 "classes": answer.bits, "max abs": answer.max_abs, "max rel": answer.max_rel, "NaN": answer.nan,
                 "other token": answer.token,
             }  # fmt: skip
+            where = answer.condition
+            company = f"in a batch of {where.size}" if where.question in ("position", "neighbours") else ""
             yield AnswerRow(
-                one.model, str(one.platform), answer.condition.question, answer.condition.label, answer.verdict,
-                state_of(answer.verdict, require_identical), answer.detail or _company(answer), numbers,
+                one.model, str(one.platform), where.question, where.label, answer.verdict,
+                state_of(answer.verdict, require_identical), answer.detail or company, numbers,
             )  # fmt: skip
         for each in one.divergences:
             numbers = {
@@ -35,10 +36,6 @@ def answer_rows(found: Sequence[Invariance], require_identical: bool) -> Iterato
                 one.model, str(one.platform), "divergence", each.kind, each.verdict,
                 state_of(each.verdict, require_identical), "", numbers,
             )  # fmt: skip
-
-
-def _company(answer: Answer) -> str:
-    return f"in a batch of {answer.condition.size}" if answer.condition.question in ("position", "neighbours") else ""
 
 
 def state_of(verdict: str, require_identical: bool) -> State:
@@ -54,19 +51,16 @@ def more_tables(found: Sequence[Invariance]) -> Iterator[StudyTable]:
         where = f"{one.model} on {one.platform}"
         for title, choices in (("Operators with other bits by themselves", one.choices), ("Kernels", one.kernels)):
             if choices:
-                rows = [(each.op, each.label, _shapes(each), str(each.nodes), _classes(each)) for each in choices]
                 columns = ("operator", "where", "shapes", "nodes", "sizes that share bits")
-                yield StudyTable("", f"{title}: {where}", columns, tuple(rows))
+                yield made("", f"{title}: {where}", columns, map(_choice, choices))
         for each in one.divergences:
             steps = zip(each.distances, each.other_tokens, strict=True)
             rows = [(str(n), f"{far:.3g}", "yes" if other else "") for n, (far, other) in enumerate(steps, 1)]
             title = f"Divergence, {each.kind}: {where} against {each.reference}"
-            yield StudyTable("", title, ("step", "largest difference of logits", "another token"), tuple(rows))
+            yield made("", title, ("step", "largest difference of logits", "another token"), rows)
 
 
-def _shapes(choice: KernelChoice) -> str:
-    return " × ".join(f"[{','.join(map(str, shape))}]" for shape in choice.shapes)
-
-
-def _classes(choice: KernelChoice) -> str:
-    return " | ".join(" ".join(map(str, each)) for each in choice.classes) or "not run"
+def _choice(each: KernelChoice) -> tuple[str, ...]:
+    shapes = " × ".join(f"[{','.join(map(str, shape))}]" for shape in each.shapes)
+    sizes = " | ".join(" ".join(map(str, alike)) for alike in each.classes) or "not run"
+    return each.op, each.label, shapes, str(each.nodes), sizes

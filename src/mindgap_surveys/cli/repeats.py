@@ -19,10 +19,10 @@ from mindgap.results.answer_rows import AnswerRow
 from mindgap.results.settings import DEADLINE_S
 from mindgap_surveys.cli.answer_outputs import AnswerFiles, StoreOption
 from mindgap_surveys.report.study_page import Section, StudyPage, Text
-from mindgap_surveys.table import StudyTable
+from mindgap_surveys.table import StudyTable, made
 
 if TYPE_CHECKING:
-    from mindgap_surveys.decoding.operator_repeats import OperatorRepeats, Repeated
+    from mindgap_surveys.decoding.operator_repeats import OperatorRepeats
 
 _LEAD: Final = (
     "Each operator runs again and again in one process, with the same operands. Distinct results are counted by the "
@@ -93,11 +93,18 @@ def repeats(
     budget_s = None if budget is None else budget_left("--budget", budget)
     # Imported late: other commands need no PyTorch.
     from mindgap.graph_capture.errors import CaptureError
-    from mindgap_surveys.decoding.operator_repeats import RepeatLimits, chosen, repeat_operators
+    from mindgap_surveys.decoding.operator_repeats import (
+        OperatorRepeats,
+        Repeated,
+        RepeatLimits,
+        chosen,
+        repeat_operators,
+    )
     from mindgap_zoo.operator_samples.accumulating import CALLS
 
     tensors = default_tensor_store()
     names = chosen(operators or [], {each.name: each.listed for each in CALLS})
+    named = [canonical(platform) for platform in dict.fromkeys(platforms)]
     graphs: dict[str, tuple[str, Graph]] = {}
     left_out: list[OperatorRepeats] = []
     with result_stream() as out:
@@ -106,7 +113,8 @@ def repeats(
                 graphs[each.name] = (each.listed, each.graph(tensors))
             except CaptureError as error:
                 complain(f"{each.name}: left out: {error}")
-                left_out += [_left_out(each.name, each.listed, name, str(error)) for name in dict.fromkeys(platforms)]
+                none = Repeated({}, f"it is not captured: {error}")
+                left_out += [OperatorRepeats(each.name, each.listed, name, none, None) for name in named]
         if not graphs:
             raise MindgapError("no operator could be captured")
         limits = RepeatLimits(repeat, budget_s, seconds(deadline))
@@ -140,12 +148,6 @@ def _processor_time(found: Sequence[OperatorRepeats]) -> list[str]:
     return lines
 
 
-def _left_out(operator: str, listed: str, platform: str, why: str) -> OperatorRepeats:
-    from mindgap_surveys.decoding.operator_repeats import OperatorRepeats, Repeated
-
-    return OperatorRepeats(operator, listed, canonical(platform), Repeated({}, f"it is not captured: {why}"), None)
-
-
 def _rows(found: OperatorRepeats) -> list[AnswerRow]:
     rows: list[AnswerRow] = []
     for label, each in (("default", found.default), ("deterministic=on", found.switched)):
@@ -168,36 +170,29 @@ def _rows(found: OperatorRepeats) -> list[AnswerRow]:
 
 
 def _cells(found: OperatorRepeats) -> tuple[str, ...]:
-    runs, distinct, share = _texts(found.default)
+    runs, distinct, probability = "", "", f"not run: {found.default.reason[:100]}"
+    if found.default.runs:
+        share, low, high = found.default.share()
+        stopped = f", then stopped: {found.default.reason[:100]}" if found.default.reason else ""
+        runs, distinct = f"{found.default.runs:,}", str(found.default.distinct)
+        probability = f"{share:.4f} ({low:.4f} to {high:.4f}){stopped}"
     effect = _EFFECTS[found.effect]
     if found.effect == "fails" and found.switched is not None:
         effect += f": {found.switched.distinct} of {found.switched.runs:,}"
-    return found.operator, found.listed, str(found.platform), runs, distinct, share, effect
-
-
-def _texts(each: Repeated) -> tuple[str, str, str]:
-    if not each.runs:
-        return "", "", f"not run: {each.reason[:100]}"
-    share, low, high = each.share()
-    stopped = f", then stopped: {each.reason[:100]}" if each.reason else ""
-    return f"{each.runs:,}", str(each.distinct), f"{share:.4f} ({low:.4f} to {high:.4f}){stopped}"
+    return found.operator, found.listed, str(found.platform), runs, distinct, probability, effect
 
 
 def _tables(found: Sequence[OperatorRepeats]) -> list[StudyTable]:
     several = {(one.operator, str(one.platform)) for one in found if one.default.distinct > 1}
     frequent = [one for one in _shares(found) if (one.operator, one.platform) in several and one.count > 1]
+    rows = (
+        (one.operator, one.platform, one.option, f"{one.count:,}",
+         f"{one.probability:.4f} ({one.low:.4f} to {one.high:.4f})")
+        for one in frequent
+    )  # fmt: skip
     return [
-        StudyTable(
-            "", "All operators", _COLUMNS, tuple(_cells(each) for each in found),
-            "PyTorch's list: switched: deterministic with the switch, on some device; refused: an error with it.",
-        ),
-        StudyTable(
-            "", "Results of operators that give several", ("operator", "platform", "option", "times", "probability"),
-            tuple(
-                (one.operator, one.platform, one.option, f"{one.count:,}",
-                 f"{one.probability:.4f} ({one.low:.4f} to {one.high:.4f})")
-                for one in frequent
-            ),
-            "Results that came more than once, the most frequent first.",
-        ),
+        made("", "All operators", _COLUMNS, map(_cells, found),
+             "PyTorch's list: switched: deterministic with the switch, on some device; refused: an error with it."),
+        made("", "Results of operators that give several", "operator platform option times probability", rows,
+             "Results that came more than once, the most frequent first."),
     ]  # fmt: skip

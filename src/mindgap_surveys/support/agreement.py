@@ -180,11 +180,8 @@ class AgreementMeter:
         self, platform: PlatformName, pool: JobRunner, references: References, calm: Calm,
         keep: Callable[[Agreement], None],
     ) -> None:  # fmt: skip
-        self._platform = platform
-        self._pool = pool
-        self._references = references
-        self._calm = calm
-        self._keep = keep
+        self._platform, self._pool, self._references = platform, pool, references
+        self._calm, self._keep = calm, keep
         self._waiting: list[_Waiting] = []
 
     def on_run(self, probes: Sequence[CallProbe], graphs: Sequence[Graph], outcome: Outcome) -> None:

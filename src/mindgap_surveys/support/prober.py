@@ -143,12 +143,8 @@ class _Asker:
         self, platform: PlatformName, pool: JobRunner, budget: SurveyBudget, keep: Callable[[SupportAnswer], None],
         on_run: OnRun | None, attach: int,
     ) -> None:  # fmt: skip
-        self._platform = platform
-        self._pool = pool
-        self._keep = keep
-        self._on_run = on_run
-        self._attach = attach
-        self.budget = budget
+        self._platform, self._pool, self.budget = platform, pool, budget
+        self._keep, self._on_run, self._attach = keep, on_run, attach
         self._meter = pool.meter(platform)
         #: Operators that were refused where they are plainest.
         self.refused: set[str] = set()

@@ -140,9 +140,7 @@ class _Chooser:
     """Tries candidates on the reference and keeps those that run, with the specs of their results."""
 
     def __init__(self, execute: Execute, reference: PlatformName, tensors: TensorStore) -> None:
-        self._execute = execute
-        self._reference = reference
-        self._tensors = tensors
+        self._execute, self._reference, self._tensors = execute, reference, tensors
         self.chosen: dict[Key, list[Graph]] = {}
 
     def choose(self, met: dict[Key, list[Graph]]) -> None:

@@ -64,11 +64,8 @@ class _Cutter:
         self, graph: Graph, written: frozenset[int], most_bytes: int, take: Callable[[int, Graph], None],
         leave: Callable[[int, str], None] | None,
     ) -> None:  # fmt: skip
-        self._graph = graph
-        self._most_bytes = most_bytes
-        self._written = written
-        self._take = take
-        self._leave = leave
+        self._graph, self._written, self._most_bytes = graph, written, most_bytes
+        self._take, self._leave = take, leave
 
     def call(self, index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Runs the call, and hands it over as a graph with the operands' values before the call."""

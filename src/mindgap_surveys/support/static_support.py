@@ -118,7 +118,8 @@ def runtime_lists() -> tuple[list[StaticList], Mapping[str, str]]:
     absent: dict[str, str] = {}
     for name, read in _READERS.items():
         try:
-            lists.append(read())
+            package, names = read()
+            lists.append(StaticList(name, package, dict.fromkeys(names, "kernel")))
         except MindgapError as error:
             absent[name] = str(error)
         except (ImportError, OSError, PackageNotFoundError, AttributeError) as error:
@@ -205,52 +206,49 @@ def onnxruntime_kernels() -> list[KernelRegistry]:
     ]  # fmt: skip
 
 
-def _onnx_exporter() -> StaticList:
+#: A package with its version, and the overloads that it lists.
+_Listed = tuple[str, list[str]]
+
+
+def _onnx_exporter() -> _Listed:
     from mindgap.aten.torch_private.onnx_exporter import translation_registry
     from mindgap.platforms.onnx.fx_program import OPSET
 
-    names = [name.replace("::", ".", 1) for name in _translated(translation_registry(OPSET).functions)]
-    return StaticList("ONNX exporter", _package("torch"), dict.fromkeys(map(_with_overload, names), "kernel"))
+    functions: Mapping[object, object] = translation_registry(OPSET).functions
+    names = [str(each).replace("::", ".", 1) if isinstance(each, str) else f"aten.{each}" for each in functions]
+    return _package("torch"), [name if name.count(".") == 2 else f"{name}.default" for name in names]
 
 
-def _translated(functions: Mapping[object, object]) -> list[str]:
-    return [str(each) if isinstance(each, str) else f"aten::{each}" for each in functions]
-
-
-def _openvino() -> StaticList:
+def _openvino() -> _Listed:
     from openvino.frontend.pytorch.torchdynamo import op_support
 
-    return _list_from_text("OpenVINO", "openvino", Path(str(op_support.__file__)))
+    return _package("openvino"), _named_in(Path(str(op_support.__file__)))
 
 
-def _executorch() -> StaticList:
+def _executorch() -> _Listed:
     file = _site_packages("executorch") / "executorch/kernels/portable/functions.yaml"
-    names = re.findall(r"^- op: (\w+)\.(\w+)", file.read_text(encoding="utf-8"), re.M)
-    kernels = {(packet, overload) for packet, overload in names}
-    words: dict[str, StaticWord] = {}
+    kernels = set(re.findall(r"^- op: (\w+)\.(\w+)", file.read_text(encoding="utf-8"), re.M))
+    listed: list[str] = []
     for op in declared_kernels():
         _, packet, overload = op.split(".")
         # Its kernels write into an operand that is given: `add.out` is the kernel of `add.Tensor`.
         out = {"default": ("out",)}.get(overload, (f"{overload}_out", "out"))
         if any((packet, each) in kernels for each in out):
-            words[op] = "kernel"
-    return StaticList("ExecuTorch portable", _version_in("executorch", "executorch"), words)
+            listed.append(op)
+    return _version_in("executorch", "executorch"), listed
 
 
-def _tvm() -> StaticList:
+def _tvm() -> _Listed:
     file = _site_packages("tvm") / "tvm/relax/frontend/torch/exported_program_translator.py"
     names = re.findall(r'^\s+"(\w+\.\w+)": ', file.read_text(encoding="utf-8"), re.M)
-    return StaticList(
-        "TVM", _version_in("tvm", "apache_tvm"), dict.fromkeys((f"aten.{each}" for each in names), "kernel")
-    )
+    return _version_in("tvm", "apache_tvm"), [f"aten.{each}" for each in names]
 
 
-def _torchax() -> StaticList:
-    file = _site_packages("jax") / "torchax/ops/jaten.py"
-    return _list_from_text("torchax", _version_in("jax", "torchax"), file)
+def _torchax() -> _Listed:
+    return _version_in("jax", "torchax"), _named_in(_site_packages("jax") / "torchax/ops/jaten.py")
 
 
-_READERS: Final[Mapping[str, Callable[[], StaticList]]] = {
+_READERS: Final[Mapping[str, Callable[[], _Listed]]] = {
     "ONNX exporter": _onnx_exporter, "OpenVINO": _openvino, "ExecuTorch portable": _executorch, "TVM": _tvm,
     "torchax": _torchax,
 }  # fmt: skip
@@ -262,19 +260,11 @@ _LIST_OF: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
-def _list_from_text(name: str, package: str, file: Path) -> StaticList:
-    """Reads the overloads `torch.ops.aten.X.Y` that a file names; a packet alone is all of its overloads."""
-    overloads = {(packet, overload) for packet, overload in _ATEN.findall(file.read_text(encoding="utf-8"))}
-    words: dict[str, StaticWord] = {}
-    for op in declared_kernels():
-        _, packet, overload = op.split(".")
-        if (packet, overload) in overloads or (packet, "") in overloads:
-            words[op] = "kernel"
-    return StaticList(name, _package(package) if "==" not in package else package, words)
-
-
-def _with_overload(name: str) -> str:
-    return name if name.count(".") == 2 else f"{name}.default"
+def _named_in(file: Path) -> list[str]:
+    """Returns the overloads `torch.ops.aten.X.Y` that a file names; a packet alone is all of its overloads."""
+    overloads = set(_ATEN.findall(file.read_text(encoding="utf-8")))
+    declared = (op.split(".") for op in declared_kernels())
+    return [".".join(op) for op in declared if not overloads.isdisjoint(((op[1], op[2]), (op[1], "")))]
 
 
 def _package(name: str) -> str:

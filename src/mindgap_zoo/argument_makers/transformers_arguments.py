@@ -198,11 +198,8 @@ class _ArgumentMaker:
     """Makes one argument by name. `variant` counts through shapes if the name allows several."""
 
     def __init__(self, model: nn.Module, sizes: Sizes, registry: TensorRegistry, positions: Mapping[str, int]) -> None:
-        self._model = model
-        self._facts = _ConfigValues(model.config)
-        self._sizes = sizes
-        self._registry = registry
-        self._positions = positions
+        self._model, self._facts = model, _ConfigValues(model.config)
+        self._sizes, self._registry, self._positions = sizes, registry, positions
 
     @property
     def length(self) -> int:

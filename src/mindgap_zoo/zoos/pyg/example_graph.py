@@ -49,10 +49,8 @@ class ExampleGraph:
     """Draws tensors of the graph by name. `library`: `torch_geometric.nn`."""
 
     def __init__(self, library: Any, registry: TensorRegistry, seed: int, dtype: str) -> None:
-        self.library = library
-        self._registry = registry
-        self._seed = seed
-        self._dtype = dtype
+        self.library, self._registry = library, registry
+        self._seed, self._dtype = seed, dtype
 
     def named(self, name: str) -> Any:
         """Returns the value of a layer's argument, or None if the name is unknown."""
