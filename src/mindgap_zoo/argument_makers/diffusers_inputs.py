@@ -50,18 +50,14 @@ class InputMaker:
             try:
                 if name in self.case.inputs:
                     made[name] = self._valued(name, self.case.inputs[name])
-                elif parameter.default is parameter.empty or name in _WORTH_GIVING:
-                    made[name] = self._by_name(name, parameter.default is parameter.empty)
+                elif (required := parameter.default is parameter.empty) or name in _WORTH_GIVING:
+                    wanted = _RULES[name](self) if name in _RULES else None
+                    if wanted is None and required:
+                        raise LookupError(name)
+                    made[name] = self._valued(name, wanted)
             except LookupError as error:
                 raise LookupError(name) from error
         return {name: value for name, value in made.items() if value is not None}
-
-    def _by_name(self, name: str, required: bool) -> Any:
-        rule = _RULES.get(name)
-        wanted = None if rule is None else rule(self)
-        if wanted is None and required:
-            raise LookupError(name)
-        return self._valued(name, wanted)
 
     def _valued(self, name: str, wanted: Any) -> Any:
         if isinstance(wanted, Tensor):
@@ -158,47 +154,29 @@ def _positions(maker: InputMaker) -> torch.Tensor:
     return positions.reshape(edge * edge, axes)
 
 
-def _no_positions(maker: InputMaker) -> torch.Tensor:
-    return torch.zeros(maker.shape("l")[0], len(maker.has("axes_dims_rope") or (0, 0, 0)))
-
-
-def _guidance(maker: InputMaker) -> Tensor | None:
-    return uniform("b", 1.0, 8.0) if maker.has("guidance_embeds") else None
-
-
-def _grid(maker: InputMaker) -> list[tuple[int, int, int]]:
-    return [(1, maker.edge // 2, maker.edge // 2)] * maker.batch
-
-
 #: Arguments that may be left out and are given.
 _WORTH_GIVING: Final = frozenset(
     {
         "encoder_hidden_states", "timestep", "timesteps", "pooled_projections", "img_ids", "txt_ids", "guidance",
-        "img_shapes",
-        "encoder_hidden_states_mask", "encoder_attention_mask", "controlnet_cond",
+        "img_shapes", "encoder_hidden_states_mask", "encoder_attention_mask", "controlnet_cond",
     }
 )  # fmt: skip
 _RULES: Final[Mapping[str, Callable[[InputMaker], Any]]] = {
     "sample": _sample,
-    "hidden_states": _latents,
-    "x": _latents,
+    **dict.fromkeys(("hidden_states", "x"), _latents),
     "z": lambda m: normal("b latent_channels s s"),
     "latents": _latents,
-    "timestep": lambda m: uniform("b", 1.0, 999.0),
-    "timesteps": lambda m: uniform("b", 1.0, 999.0),
-    "timestep_r": lambda m: uniform("b", 0.0, 1.0),
-    "r_timestep": lambda m: uniform("b", 0.0, 1.0),
+    **dict.fromkeys(("timestep", "timesteps"), lambda m: uniform("b", 1.0, 999.0)),
+    **dict.fromkeys(("timestep_r", "r_timestep"), lambda m: uniform("b", 0.0, 1.0)),
     "encoder_hidden_states": _texts,
-    "encoder_attention_mask": lambda m: ones("b l"),
+    **dict.fromkeys(("encoder_attention_mask", "encoder_mask"), lambda m: ones("b l")),
     "encoder_hidden_states_mask": lambda m: ones("b l", "bool"),
     "pooled_projections": lambda m: normal("b pooled_projection_dim") if m.has("pooled_projection_dim") else None,
     "img_ids": _positions,
-    "txt_ids": _no_positions,
-    "img_shapes": _grid,
-    "guidance": _guidance,
+    "txt_ids": lambda m: torch.zeros(m.shape("l")[0], len(m.has("axes_dims_rope") or (0, 0, 0))),
+    "img_shapes": lambda m: [(1, m.edge // 2, m.edge // 2)] * m.batch,
+    "guidance": lambda m: uniform("b", 1.0, 8.0) if m.has("guidance_embeds") else None,
     "controlnet_cond": lambda m: normal("b conditioning_channels 128 128"),
-    "original_size": lambda m: uniform("b 2", 16.0, 32.0),
-    "target_size": lambda m: uniform("b 2", 16.0, 32.0),
+    **dict.fromkeys(("original_size", "target_size"), lambda m: uniform("b 2", 16.0, 32.0)),
     "crop_coords": lambda m: uniform("b 2", 0.0, 4.0),
-    "encoder_mask": lambda m: ones("b l"),
 }

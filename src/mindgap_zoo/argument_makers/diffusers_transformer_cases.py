@@ -1,5 +1,8 @@
 """Lists sizes and inputs of diffusers' transformers that rules cannot derive."""
 
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+# (functions in a table take an `InputMaker`)
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -20,25 +23,8 @@ def _rotations(maker: InputMaker) -> torch.Tensor:
     return torch.polar(torch.ones(64, 64, 32), angles / torch.arange(1.0, 33.0))
 
 
-def _video_shapes(maker: InputMaker) -> list[Any]:
-    return [[(2, 4, 4)]] * maker.batch
-
-
-def _picture_shapes(maker: InputMaker) -> list[Any]:
-    return [[(1, maker.edge // 2, maker.edge // 2)]] * maker.batch
-
-
 def _video_axes(maker: InputMaker) -> tuple[torch.Tensor, ...]:
     return tuple(_range(0, count) for count in (2, maker.edge // 2, maker.edge // 2))
-
-
-def _words(maker: InputMaker) -> torch.Tensor:
-    return _range(0, maker.shape("l")[0])
-
-
-def _positions(maker: InputMaker) -> torch.Tensor:
-    """Returns the positions of 16 words, a time step and 64 image tokens."""
-    return _range(0, 81).expand(maker.batch, -1)
 
 
 def _grid_ids(maker: InputMaker) -> torch.Tensor:
@@ -50,18 +36,10 @@ def _grid_ids(maker: InputMaker) -> torch.Tensor:
     return torch.cat([words, torch.stack([torch.full_like(rows, len(words)), rows, columns], 1)])
 
 
-def _batched_ids(maker: InputMaker) -> torch.Tensor:
-    return _grid_ids(maker).expand(maker.batch, -1, -1)
-
-
 def _indicator(maker: InputMaker) -> torch.Tensor:
     """Returns 3 for each text token and 2 for each image token."""
     words, tokens = maker.shape("l t")
     return torch.tensor([3] * words + [2] * tokens).expand(maker.batch, -1)
-
-
-def _segments(maker: InputMaker) -> torch.Tensor:
-    return torch.zeros(maker.batch, sum(maker.shape("l t")), dtype=torch.int64)
 
 
 def _slots(maker: InputMaker) -> torch.Tensor:
@@ -77,21 +55,23 @@ def _range(first: int, count: int) -> torch.Tensor:
 _WAN: Final[Mapping[str, Any]] = {"freq_dim": 32, "ffn_dim": 256}
 _FRAMES_FIRST: Final = normal("b 2 in_channels s s")
 
+_ANY_FLOW: Final = {
+    "hidden_states": _FRAMES_FIRST, "timestep": uniform("b 2", 1.0, 999.0), "r_timestep": uniform("b 2", 1.0, 999.0),
+}  # fmt: skip
+
 TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
+    **dict.fromkeys((
+        "ChronoEditTransformer3DModel", "HeliosTransformer3DModel", "SkyReelsV2Transformer3DModel",
+        "WanAnimate2Transformer3DModel", "WanTransformer3DModel",
+    ), ModelCase(_WAN)),
     "AceStepTransformer1DModel": ModelCase(
         inputs={
             "hidden_states": normal("b 32 64"), "context_latents": normal("b 32 128"), "timestep": uniform("b"),
             "encoder_hidden_states": normal("b l hidden_size"),
         }
     ),
-    "AnyFlowFARTransformer3DModel": ModelCase(
-        _WAN, {"hidden_states": _FRAMES_FIRST, "chunk_partition": [1, 1], "timestep": uniform("b 2", 1.0, 999.0),
-               "r_timestep": uniform("b 2", 1.0, 999.0)},
-    ),
-    "AnyFlowTransformer3DModel": ModelCase(
-        _WAN, {"hidden_states": _FRAMES_FIRST, "timestep": uniform("b 2", 1.0, 999.0),
-               "r_timestep": uniform("b 2", 1.0, 999.0)},
-    ),
+    "AnyFlowFARTransformer3DModel": ModelCase(_WAN, {**_ANY_FLOW, "chunk_partition": [1, 1]}),
+    "AnyFlowTransformer3DModel": ModelCase(_WAN, _ANY_FLOW),
     "BriaFibo2Transformer2DModel": ModelCase(
         {"injection_layer_ids": (0, 1), "cap_feat_dim": 64, "min_num_gist_tokens": 16, "max_num_gist_tokens": 32},
         {"encoder_hidden_states": normal("b 3 l cap_feat_dim"), "encoder_attention_mask": None},
@@ -99,15 +79,10 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
     "BriaFiboTransformer2DModel": ModelCase(
         inputs={"text_encoder_layers": [normal("b l text_encoder_dim") for _ in range(4)]}
     ),
-    "ChronoEditTransformer3DModel": ModelCase(_WAN),
-    "CogVideoXTransformer3DModel": ModelCase(
+    **dict.fromkeys(("CogVideoXTransformer3DModel", "ConsisIDTransformer3DModel"), ModelCase(
         {"sample_width": 16, "sample_height": 16, "sample_frames": 5, "max_text_seq_length": 16, "time_embed_dim": 32},
         {"hidden_states": _FRAMES_FIRST},
-    ),
-    "ConsisIDTransformer3DModel": ModelCase(
-        {"sample_width": 16, "sample_height": 16, "sample_frames": 5, "max_text_seq_length": 16, "time_embed_dim": 32},
-        {"hidden_states": _FRAMES_FIRST},
-    ),
+    )),
     "Cosmos3OmniTransformer": ModelCase(
         {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 256,
          "intermediate_size": 256, "patch_latent_dim": 192, "rope_axes_dim": (12, 10, 10)},
@@ -136,7 +111,6 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
         {"prior_token_id": integers("b t", 256), "prior_token_drop": torch.zeros(1, 64, dtype=torch.bool)},
         fixed=("prior_token_drop",),
     ),
-    "HeliosTransformer3DModel": ModelCase(_WAN),
     "HiDreamImageTransformer2DModel": ModelCase(
         {"patch_size": 2, "in_channels": 16, "caption_channels": [64, 64], "llama_layers": [0, 1, 2, 3],
          "text_emb_dim": 64, "axes_dims_rope": (64, 32, 32), "max_resolution": (16, 16)},
@@ -177,17 +151,19 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
         {"llm_features_dim": 64, "adaln_dim": 32, "intermediate_size": 512},
         {
             "hidden_states": normal("b 80 in_channels"), "encoder_hidden_states": normal("b 80 64"),
-            "timestep": uniform("b"), "position_ids": _batched_ids, "segment_ids": _segments, "indicator": _indicator,
+            "timestep": uniform("b"), "position_ids": lambda m: _grid_ids(m).expand(m.batch, -1, -1),
+            "segment_ids": lambda m: torch.zeros(m.batch, sum(m.shape("l t")), dtype=torch.int64),
+            "indicator": _indicator,
         },
     ),
     "JoyImageEditPlusTransformer3DModel": ModelCase(
-        inputs={"hidden_states": normal("b 32 in_channels 1 2 2"), "shape_list": _video_shapes}
+        inputs={"hidden_states": normal("b 32 in_channels 1 2 2"), "shape_list": lambda m: [[(2, 4, 4)]] * m.batch}
     ),
     "Kandinsky5Transformer3DModel": ModelCase(
         {"model_dim": 128, "ff_dim": 256, "time_dim": 64},
         {
             "hidden_states": normal("b 2 s s in_visual_dim"), "pooled_projections": normal("b in_text_dim2"),
-            "visual_rope_pos": _video_axes, "text_rope_pos": _words,
+            "visual_rope_pos": _video_axes, "text_rope_pos": lambda m: _range(0, m.shape("l")[0]),
         },
     ),
     "Kandinsky6SRTransformer3DModel": ModelCase(
@@ -233,7 +209,9 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
     "LongCatAudioDiTTransformer": ModelCase(
         {"dit_dim": 128}, {"hidden_states": normal("b 32 latent_dim"), "latent_cond": normal("b 32 latent_dim")}
     ),
-    "Lumina2Transformer2DModel": ModelCase(fixed=("encoder_attention_mask",)),
+    **dict.fromkeys(
+        ("Lumina2Transformer2DModel", "MochiTransformer3DModel"), ModelCase(fixed=("encoder_attention_mask",))
+    ),
     "LuminaNextDiT2DModel": ModelCase(
         {"num_kv_heads": 2, "hidden_size": 128, "num_attention_heads": 2, "cross_attention_dim": 64},
         {"image_rotary_emb": _rotations, "cross_attention_kwargs": {}},
@@ -256,7 +234,6 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
         {"condition_dim": 48, "ff_inner_dim": 256},
         {"hidden_states": normal("b in_channels 32"), "encoder_hidden_states": normal("b 32 48")},
     ),
-    "MochiTransformer3DModel": ModelCase(fixed=("encoder_attention_mask",)),
     "NucleusMoEImageTransformer2DModel": ModelCase(
         {"num_experts": 4, "moe_intermediate_dim": 64, "capacity_factors": 2.0}
     ),
@@ -266,7 +243,8 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
          "rope_scaling": {"short_factor": [1.0] * 16, "long_factor": [1.0] * 16}},
         {
             "input_ids": integers("b l", 256), "input_img_latents": [], "input_image_sizes": {},
-            "attention_mask": ones("b 81 81"), "position_ids": _positions,
+            # 16 words, a time step and 64 image tokens.
+            "attention_mask": ones("b 81 81"), "position_ids": lambda m: _range(0, 81).expand(m.batch, -1),
         },
         fixed=("position_ids",),
     ),
@@ -274,8 +252,9 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
         {"use_additional_conditions": False, "sample_size": 16, "caption_channels": 64},
         {"added_cond_kwargs": {"resolution": None, "aspect_ratio": None}},
     ),
-    "SD3Transformer2DModel": ModelCase({"pos_embed_max_size": 32}),
-    "CogView3PlusTransformer2DModel": ModelCase({"pos_embed_max_size": 32}),
+    **dict.fromkeys(
+        ("SD3Transformer2DModel", "CogView3PlusTransformer2DModel"), ModelCase({"pos_embed_max_size": 32})
+    ),
     "PriorTransformer": ModelCase(
         {"num_embeddings": 16},
         {
@@ -286,7 +265,7 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
     "QwenImage21Transformer2DModel": ModelCase(
         inputs={
             "hidden_states": normal("b t in_channels"), "img_mask": _slots,
-            "img_shapes": _picture_shapes,
+            "img_shapes": lambda m: [[(1, m.edge // 2, m.edge // 2)]] * m.batch,
             "encoder_hidden_states": normal("b l context_in_dim"), "timestep": uniform("b"),
         },
         fixed=("img_mask", "encoder_hidden_states_mask"),
@@ -306,7 +285,6 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
         },
         fixed=("mask",),
     ),
-    "SkyReelsV2Transformer3DModel": ModelCase(_WAN),
     "StableAudio3DiTModel": ModelCase(
         {"embed_dim": 128},
         {"hidden_states": normal("b io_channels 32"), "global_hidden_states": normal("b global_cond_dim"),
@@ -332,7 +310,6 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
     "TransformerTemporalModel": ModelCase(
         {"in_channels": 32, "attention_head_dim": 32}, {"hidden_states": normal("2 32 s s"), "num_frames": 2}
     ),
-    "WanAnimate2Transformer3DModel": ModelCase(_WAN),
     "WanAnimateTransformer3DModel": ModelCase(
         {**_WAN, "motion_encoder_channel_sizes": dict.fromkeys(("4", "8", "16", "32", "64", "128", "256", "512"), 16),
          "motion_encoder_size": 64, "motion_style_dim": 32, "motion_encoder_dim": 32, "face_encoder_hidden_dim": 32,
@@ -342,7 +319,6 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
             "face_pixel_values": normal("b 3 8 64 64"), "encoder_hidden_states_image": normal("b l 48"),
         },
     ),
-    "WanTransformer3DModel": ModelCase(_WAN),
     "WanVACETransformer3DModel": ModelCase(
         {**_WAN, "vace_layers": [0, 1]}, {"control_hidden_states": normal("b vace_in_channels 2 s s")}
     ),

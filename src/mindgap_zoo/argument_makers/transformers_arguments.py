@@ -36,12 +36,8 @@ class _ConfigValues:
 
     def get(self, *names: str, tower: str = "", otherwise: Any = None) -> Any:
         """Returns the first of `names` that the tower (`vision`, `text`, `audio`) or the configuration has."""
-        for config in self._configs(tower):
-            for name in names:
-                value = getattr(config, name, None)
-                if value is not None:
-                    return value
-        return otherwise
+        values = (getattr(config, name, None) for config in self._configs(tower) for name in names)
+        return next((value for value in values if value is not None), otherwise)
 
     def _configs(self, tower: str) -> Iterator[Any]:
         towers = _towers(self._config)
@@ -275,7 +271,8 @@ class _ArgumentMaker:
 
     def ones(self, name: str) -> torch.Tensor | None:
         main = str(getattr(self._model, "main_input_name", "input_ids"))
-        if main not in ("input_ids", "bbox") and not name.startswith("decoder") and not _has_tokens(self._model):
+        has_tokens = "input_ids" in inspect.signature(self._model.forward).parameters
+        if main not in ("input_ids", "bbox") and not name.startswith("decoder") and not has_tokens:
             return None
         return self.draw(name, Constant(1), (self._sizes.batch, self.length), "int64")
 
@@ -322,10 +319,6 @@ class _ArgumentMaker:
         channels = int(self._facts.get("num_input_channels", "input_size", otherwise=1))
         shape = (self._sizes.batch, history, channels) if channels > 1 or not lags else (self._sizes.batch, history)
         return self.draw("past_values", Uniform(self.seed("past_values"), 0.5, 2.0), shape)
-
-
-def _has_tokens(model: nn.Module) -> bool:
-    return "input_ids" in inspect.signature(model.forward).parameters
 
 
 _MEL_BINS = (

@@ -77,7 +77,8 @@ def open_transformers(source: Source) -> list[Program]:
         class_name = class_name[0]
     model_class = _class_named(library, class_name)
     if isinstance(model_class, type) and any("DummyObject" in type(kind).__name__ for kind in model_class.__mro__):
-        raise SourceError(f"{source.text}: {_needs(model_class)}")
+        needs = " and ".join(getattr(model_class, "_backends", ["packages"]))
+        raise SourceError(f"{source.text}: it needs {needs}, which is not installed")
     model_type = str(getattr(getattr(model_class, "config_class", None), "model_type", ""))
     why = IMPOSSIBLE.get(class_name, IMPOSSIBLE.get(model_type))
     if why is not None:
@@ -105,23 +106,16 @@ def _class_named(library: Any, class_name: str) -> Any:
     return None
 
 
-def _needs(dummy: Any) -> str:
-    return f"it needs {' and '.join(getattr(dummy, '_backends', ['packages']))}, which is not installed"
-
-
 def _build(source: Source, model_class: Any, chosen: SourceOptions) -> Built:
     """Builds the first small configuration that runs: with all arguments if possible, else with the main ones."""
     failures: list[str] = []
-    models = _models(source, model_class, chosen, failures)
-    built_so_far: list[nn.Module] = []
-    for model in models:
-        built_so_far.append(model)
-        built = _with_arguments(model, chosen, failures, whole=True)
-        if built is not None:
+    models: list[nn.Module] = []
+    for model in _models(source, model_class, chosen, failures):
+        models.append(model)
+        if built := _with_arguments(model, chosen, failures, whole=True):
             return built
-    for model in built_so_far:
-        built = _with_arguments(model, chosen, failures, whole=False)
-        if built is not None:
+    for model in models:
+        if built := _with_arguments(model, chosen, failures, whole=False):
             _log.info("%s: runs with its main arguments only: %s", source.text, "; ".join(failures[:3]))
             return built
     reason = failures[0] if failures else "there is no telling what arguments it takes"
@@ -146,10 +140,8 @@ def _models(source: Source, model_class: Any, chosen: SourceOptions, failures: l
 
 def _ways(chosen: SourceOptions) -> Iterator[Shrinking]:
     layers = chosen.layers or 2
-    sizes = [chosen.size] if chosen.size else [64, 224]
-    for size in sizes:
-        yield Shrinking("divided", layers, size)
-        yield Shrinking("uniform", layers, size)
+    for size in [chosen.size] if chosen.size else [64, 224]:
+        yield from (Shrinking("divided", layers, size), Shrinking("uniform", layers, size))
     yield Shrinking("shallow", layers, chosen.size)
 
 

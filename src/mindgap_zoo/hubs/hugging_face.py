@@ -108,15 +108,12 @@ def _maker(model: HubModel, chosen: SourceOptions) -> _Maker:
     if isinstance(config.get("architecture"), str):
         return functools.partial(_build_timm, str(config["architecture"]))
     if isinstance(config.get("_class_name"), str):
-        return functools.partial(_build_diffusers, _diffusers_class(model, str(config["_class_name"])))
+        name = str(config["_class_name"])
+        model_class = getattr(import_library("diffusers", f"{model.source}: diffusers", "diffusers"), name, None)
+        if not (isinstance(model_class, type) and issubclass(model_class, nn.Module)):
+            raise SourceError(f"{model.source}: diffusers has no model {name!r}, and other code is not run")
+        return functools.partial(_build_diffusers, model_class)
     return functools.partial(_build_transformers, _transformers_class(model))
-
-
-def _diffusers_class(model: HubModel, name: str) -> Any:
-    model_class = getattr(import_library("diffusers", f"{model.source}: diffusers", "diffusers"), name, None)
-    if not (isinstance(model_class, type) and issubclass(model_class, nn.Module)):
-        raise SourceError(f"{model.source}: diffusers has no model {name!r}, and other code is not run")
-    return model_class
 
 
 def _transformers_class(model: HubModel) -> Any:

@@ -183,12 +183,8 @@ def _attention(
     return result.transpose(0, 1), weights
 
 
-def _size(parts: Any) -> tuple[Any, ...]:
-    return tuple(parts)
-
-
 _EXACT: Final[dict[str, Callable[..., Any]]] = {
-    "torch.Size": _size,
+    "torch.Size": tuple,
     "torch._native_multi_head_attention": _attention,
     "torch.as_tensor": _torch.as_tensor,
     "torch.tensor": _torch.tensor,

@@ -135,7 +135,7 @@ class _ForwardParser:
             case ast.Assign(targets=targets, value=value):
                 self._assign(targets, value)
             case ast.AugAssign(target=ast.Name(id=name), op=op, value=value) if type(op) in _BINARY:
-                operands = [self._value(_loaded(statement.target)), self._value(value)]
+                operands = [self._value(statement.target), self._value(value)]
                 target = "operator.i" + _BINARY[type(op)].rstrip("_")
                 self.values[name] = self._node(statement, name, "call_function", target, operands)
             case ast.Delete(targets=targets) if all(isinstance(target, ast.Name) for target in targets):
@@ -287,7 +287,3 @@ class _ForwardParser:
             args.insert(0, self._value(call.func.value))
             return self._node(call, name, "call_method", call.func.attr, args, kwargs)
         raise _refused(self.path, call, "it calls something else than torch or a tensor's method")
-
-
-def _loaded(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
-    return target

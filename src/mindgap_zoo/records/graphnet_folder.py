@@ -14,8 +14,8 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from mindgap.sources.program import Built, Program
-from mindgap.sources.source import Source, SourceError, SourceOptions, one_line, source_options
+from mindgap.sources.program import Program
+from mindgap.sources.source import Source, SourceError, one_line, source_options
 from mindgap.sources.type_guards import is_list, is_table
 from mindgap_zoo.records.forward_parser import read_forward
 from mindgap_zoo.records.parquet import build_record
@@ -37,7 +37,8 @@ def open_graphnet(source: Source) -> list[Program]:
     programs: list[Program] = []
     for sample in _samples(root):
         name = sample.relative_to(root).as_posix() if sample != root else root.absolute().name
-        programs.append(Program(name, f"graphnet:{sample}{suffix}", functools.partial(_build, root, sample, chosen)))
+        build = functools.partial(build_record, str(sample), functools.partial(read_sample, sample, root), chosen)
+        programs.append(Program(name, f"graphnet:{sample}{suffix}", build))
     return programs
 
 
@@ -54,10 +55,6 @@ def _samples(root: Path) -> list[Path]:
     if not folders:
         raise SourceError(f"{root}: no sample in it; a sample is a folder with model.py and weight_meta.py")
     return folders
-
-
-def _build(root: Path, sample: Path, chosen: SourceOptions) -> Built:
-    return build_record(str(sample), functools.partial(read_sample, sample, root), chosen)
 
 
 def read_sample(sample: Path, root: Path | None = None) -> dict[str, Any]:

@@ -58,8 +58,12 @@ def open_records(source: Source) -> list[Program]:
     if not programs:
         raise SourceError(f"{path}: no record {wanted!r} among {len(known)}{suggest(wanted, known)}")
     suffix = source.text[len("records:") + len(source.target) :]
+
+    def build(index: int, name: str) -> Built:
+        return build_record(f"{path}#{name}", functools.partial(read_record, path, index), chosen)
+
     return [
-        Program(name, f"records:{path_text}#{name}{suffix}", functools.partial(_build, path, index, name, chosen))
+        Program(name, f"records:{path_text}#{name}{suffix}", functools.partial(build, index, name))
         for index, name in programs
     ]
 
@@ -121,10 +125,6 @@ def names(file: str | Path) -> list[str]:
     return record_ids(Path(file))
 
 
-def _build(path: Path, index: int, name: str, chosen: SourceOptions) -> Built:
-    return build_record(f"{path}#{name}", functools.partial(read_record, path, index), chosen)
-
-
 def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: SourceOptions) -> Built:
     """Builds the program of the record that `load` returns. Raises `SourceError`; its message starts with `where`."""
     with _refusing(where, "not a well-formed record:"):
@@ -138,7 +138,10 @@ def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: SourceO
             largest = _largest(built)
         if work.done > record_size.MOST_WORK:
             _log.info("%s: captured from shapes: one run takes %.0e multiplications", where, work.done)
-            return _described(record, chosen, built)
+            described = assemble(record, chosen.seed, tame=True, described=True, dtype=chosen.dtype)
+            assert isinstance(described.program, RecordedCalls) and isinstance(built.program, RecordedCalls)
+            described.program.remember(built.program)
+            return described
         if not largest <= _SANE:
             built = _rescaled(record, chosen.seed, built, largest)
     return cast_floats(built, chosen.dtype)
@@ -160,14 +163,6 @@ def _refusing(where: str, what: str) -> Generator[None]:
         raise SourceError(f"{where}: {what} {error}") from None
     except Exception as error:
         raise SourceError(f"{where}: {what} {one_line(error)}") from error
-
-
-def _described(record: Mapping[str, Any], chosen: SourceOptions, seen: Built) -> Built:
-    """Builds the record from tensors without values. `seen`: the same record with values, after it ran once."""
-    described = assemble(record, chosen.seed, tame=True, described=True, dtype=chosen.dtype)
-    assert isinstance(described.program, RecordedCalls) and isinstance(seen.program, RecordedCalls)
-    described.program.remember(seen.program)
-    return described
 
 
 def _parsed(record: dict[str, Any]) -> dict[str, Any]:
@@ -235,7 +230,9 @@ def assemble(
 def _numbers(entries: list[dict[str, Any]]) -> dict[str, Any]:
     """Returns the inputs that stand for Python numbers, by name. Raises `MalformedRecord` for an input of unknown
     kind."""
-    side = _image_side(entries)
+    # Symbolic sides have the last size of the first image.
+    images = (e["shape"] for e in entries if e["kind"] == "input" and len(e["shape"]) == 4)
+    side = next((int(shape[-1]) for shape in images), None)
     numbers: dict[str, Any] = {}
     for entry in entries:
         name, kind = entry["name"], entry["kind"]
@@ -275,14 +272,6 @@ def _steps(record: Mapping[str, Any], outputs: Any) -> list[RecordedStep]:
         if name not in known:
             raise MalformedRecord(f"an output refers to {name}, which nothing gives")
     return steps[::-1]
-
-
-def _image_side(inputs: list[dict[str, Any]]) -> int | None:
-    """Returns the last size of the first image, the value of the record's symbolic sides; None without an image."""
-    for entry in inputs:
-        if entry["kind"] == "input" and len(entry["shape"]) == 4:
-            return int(entry["shape"][-1])
-    return None
 
 
 def _largest(built: Built) -> float:

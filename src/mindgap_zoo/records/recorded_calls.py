@@ -133,7 +133,9 @@ class RecordedCalls(nn.Module):
             if step.target == "operator.getitem":
                 self._selected[step.name] = _places_of_masks(step.args[1], values)
             used = {*names_in(step.args), *names_in(step.kwargs)}
-            if not step.target.startswith(_REAL_ONLY) and may_grow(step.target, _operands(step, values)):
+            if not step.target.startswith(_REAL_ONLY) and may_grow(
+                step.target, [values[name] for name in (*names_in(step.args), *names_in(step.kwargs))]
+            ):
                 budget.check(step.name, lambda operands: original(step, operands), values, used)
             result = original(step, values)
             if step.target in ("item", "torch.ops.aten._local_scalar_dense") and isinstance(result, (bool, int, float)):
@@ -153,11 +155,6 @@ class RecordedCalls(nn.Module):
         """Copies what `pin_numbers` kept in `other`, a module of the same record."""
         self.pinned.update(other.pinned)
         self._selected.update(other._selected)
-
-
-def _operands(step: RecordedStep, values: Mapping[str, Any]) -> list[Any]:
-    """Yields the values that a step refers to, in order."""
-    return [values[name] for name in (*names_in(step.args), *names_in(step.kwargs))]
 
 
 def _places_of_masks(index: Any, values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
