@@ -12,7 +12,6 @@ from mindgap.cli.diff import Options
 from mindgap.cli.streams import Exit, result_stream
 from mindgap.graph import MindgapError
 from mindgap_surveys.cli.study_text import AsJson, Html, StudyFiles
-from mindgap_surveys.table import tables_object
 
 
 def deviations(
@@ -73,11 +72,10 @@ def deviations(
 
     if (published is None and collect is None and not files) or (published is not None and (collect or files)):
         raise MindgapError("mindgap study deviations: give one of --published DIR, --collect FILE, FILE…")
-    if collect is None:
-        given = {"-p": platforms, "--samples": samples, "--probes": probes, "--set": options}
-        given |= {"--quick": quick or None, "--budget": budget}
-        if named := [name for name, value in given.items() if value is not None]:
-            raise MindgapError(f"{' and '.join(named)}: for --collect only")
+    given = {"-p": platforms, "--samples": samples, "--probes": probes, "--set": options}
+    given |= {"--quick": quick or None, "--budget": budget}
+    if collect is None and (named := [name for name, value in given.items() if value is not None]):
+        raise MindgapError(f"{' and '.join(named)}: for --collect only")
     if collect is not None:
         if out is not None or html is not None or as_json:
             raise MindgapError("--collect FILE makes no tables: leave out --out, --html and --json, then give FILE")
@@ -99,8 +97,7 @@ def _study_published(directory: Path, files: StudyFiles) -> int:
     study = published_study(directory)
     with result_stream() as stream:
         files.write(
-            lambda: deviations_page(published_overview(study), __version__), study.tables,
-            lambda: {"tables": tables_object(study.tables)}, stream,
+            lambda: deviations_page(published_overview(study), __version__), study.tables, None, stream,
             text=lambda: published_text(study), charts=lambda: published_charts(study),
         )  # fmt: skip
     return Exit.NOTHING_FOUND
@@ -120,8 +117,7 @@ def _study_machines(paths: Sequence[Path], files: StudyFiles) -> int:
     drawn = any(len(column.platforms) > 1 for column in merged.of("models"))
     with result_stream() as stream:
         files.write(
-            lambda: deviations_page(own_overview(merged, study), __version__), study.tables,
-            lambda: {"tables": tables_object(study.tables)}, stream,
+            lambda: deviations_page(own_overview(merged, study), __version__), study.tables, None, stream,
             text=lambda: own_text(study), charts=lambda: own_charts(own_overview(merged, study)) if drawn else {},
         )  # fmt: skip
     return Exit.NOTHING_FOUND

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NoReturn
 
 from mindgap.run.channel import send_frame
+from mindgap.run.child_process import SpawnedProcess
 from mindgap.run.message import WorkerFailed
 from mindgap.run.process import RequestLimits, WorkerProcess
 from mindgap.run.system import die_with
@@ -78,8 +79,8 @@ def run_isolated(function: Callable[[Tell], None], limits: CallLimits) -> Ended:
 _END: Final = {"kind": "end"}
 
 
-class _ForkedProcess:
-    """A forked child with pipes to this process (`run.child_process.ChildProcess`)."""
+class _ForkedProcess(SpawnedProcess):
+    """A forked child with pipes to this process."""
 
     def __init__(self, function: Callable[[Tell], None], folder: str) -> None:
         self.stdout, told = os.pipe()
@@ -99,19 +100,9 @@ class _ForkedProcess:
     def reaped(self) -> bool:
         return self._status is not None
 
-    def running(self) -> bool:
-        return not self.reaped and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-
     def kill(self) -> None:
         if not self.reaped:
             os.kill(self.pid, signal.SIGKILL)
-
-    def kill_group(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-
-    def wait(self) -> None:
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     def reap(self) -> int:
         if self._status is None:

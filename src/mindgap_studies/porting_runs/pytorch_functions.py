@@ -30,13 +30,7 @@ from mindgap.workflows.diff import Session, Subject
 from mindgap_studies.porting_runs.direct_client import DirectCalls, NotMeasured, runner_of
 from mindgap_studies.porting_runs.framework_modes import functions_of, reason_of, uses_of_public
 from mindgap_studies.porting_runs.other_frameworks import measured_sample, with_process
-from mindgap_studies.results.ported_functions import (
-    FunctionCell,
-    Latency,
-    PortingSettings,
-    Reason,
-    SampleResult,
-)
+from mindgap_studies.results.ported_functions import FunctionCell, Latency, PortingSettings, Reason, SampleResult
 from mindgap_zoo.operator_samples.public_names import sources_of
 
 if TYPE_CHECKING:

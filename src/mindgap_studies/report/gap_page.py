@@ -7,7 +7,7 @@ from typing import Final
 
 from mindgap.report.words import MEANINGS
 from mindgap.results.failure_rules import CAUSES, TYPES
-from mindgap_studies.gap import PUBLISHED, Check, Published, Study
+from mindgap_studies.gap import PUBLISHED, Published, Study
 from mindgap_studies.gap.vocabulary import WORDS
 from mindgap_studies.report.gap_charts import chart_of
 from mindgap_surveys.report.study_page import Block, Figure, Folded, Section, StudyPage, Text, percent
@@ -27,10 +27,9 @@ def gap_page(study: Study) -> StudyPage:
         "findings": _total(study, "totals", "findings"),
         "distinct causes": len({row[:3] for row in study.table("findings").rows}),
     }
-    checks = StudyTable(
-        "", f"{len(study.checks)} pairs of counts", ("what", "count", "", "other_count"),
-        tuple((each.what, each.left, _sign(each), each.right) for each in study.checks),
-    )  # fmt: skip
+    pairs = ((each, "=" if each.left == each.right else "≥" if each.holds else "≠") for each in study.checks)
+    rows = tuple((each.what, each.left, sign, each.right) for each, sign in pairs)
+    checks = StudyTable("", f"{len(study.checks)} pairs of counts", ("what", "count", "", "other_count"), rows)
     return StudyPage(
         f"What platforms did with {models:,} model{'' if models == 1 else 's'}",
         tuple(_lead(study)),
@@ -42,10 +41,6 @@ def gap_page(study: Study) -> StudyPage:
         frozenset((*WORDS, *CAUSES, *TYPES)),
         {word: meaning for word, (_, meaning) in MEANINGS.items()},
     )  # fmt: skip
-
-
-def _sign(check: Check) -> str:
-    return "=" if check.left == check.right else "≥" if check.holds else "≠"
 
 
 def _lead(study: Study) -> Iterator[Text]:

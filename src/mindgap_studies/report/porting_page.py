@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from mindgap_studies.porting import tables
 from mindgap_studies.porting.slowdown import RATIOS, steady
 from mindgap_studies.report.drawing import GRID, WIDTH, alt, chart, stacked_bars
-from mindgap_studies.results.ported_functions import CLASSES, REASONS, Estimator, FunctionCell, PortingStudy
+from mindgap_studies.results.ported_functions import CLASSES, Estimator, FunctionCell, PortingStudy
 from mindgap_surveys.report.study_page import Block, Cell, Chart, Section, StudyPage, Text, times
 from mindgap_surveys.table import StudyTable, records
 
@@ -20,9 +21,8 @@ _ENDS: Final = (1e-3, 1e5)
 #: CSS class of each class of functions, and its colour in a chart.
 _STYLES: Final = dict(zip(CLASSES, ("c-ok", "c-part", "c-lost", "c-none", "c-none"), strict=True))
 _CLASSES: Final = dict(zip(CLASSES, ("#7fbf8e", "#e5b04d", "#c9480b", "#b9bec8", "#d9dce2"), strict=True))
-_REASONS: Final = dict(
-    zip(REASONS, ("#c9480b", "#d9930d", "#8a2f74", "#5b9bd5", "#3f9186", "#5d6470", "#b9bec8"), strict=True)
-)
+#: Of the reasons, in the order of `REASONS`.
+_REASONS: Final = ("#c9480b", "#d9930d", "#8a2f74", "#5b9bd5", "#3f9186", "#5d6470", "#b9bec8")
 _ABOUT: Final = (
     "The paper took functions of three frameworks' public APIs, ran their own tests on a GPU and on a TPU, and counted "
     "how many still work and how much slower they are. This page does the same with the targets that one processor "
@@ -52,6 +52,7 @@ def porting_page(study: PortingStudy) -> StudyPage:
     from mindgap import __version__
 
     by_name = {table.name: table for table in tables.study_tables(study)}
+    classes, reasons = by_name["classes"], by_name["reasons"]
     method = (
         by_name["draws"], Text(_SAMPLES),
         Text(_TIME.format(processes=study.settings["processes"], rounds=study.settings["rounds"])),
@@ -66,8 +67,8 @@ def porting_page(study: PortingStudy) -> StudyPage:
         (
             Section("about", "The question", (Text(_ABOUT),), "page"),
             _section(by_name["claims"]),
-            _section(by_name["classes"], _class_bars(by_name["classes"])),
-            _section(by_name["reasons"], _reason_bars(by_name["reasons"])),
+            _section(classes, _bars(classes, (n.replace(" ", "_") for n in _CLASSES), _CLASSES.values(), "functions")),
+            _section(reasons, _bars(reasons, reasons.columns[3:], _REASONS, "functions that are lost")),
             _section(by_name["slowdowns"], _ratios(study)),
             Section("functions", "Each function", tuple(functions), "page"),
             Section("losses", "Losses in the targets' words", (_losses(study),), "page"),
@@ -86,14 +87,8 @@ def _named(table: StudyTable) -> list[dict[str, Any]]:
     return [{**row, "name": f"{row['framework']}, {row['target']}"} for row in records(table)]
 
 
-def _class_bars(table: StudyTable) -> Chart | None:
-    colours = {name.replace(" ", "_"): colour for name, colour in _CLASSES.items()}
-    return stacked_bars(_named(table), colours, "functions", share=True, name="name")
-
-
-def _reason_bars(table: StudyTable) -> Chart | None:
-    colours = dict(zip(table.columns[3:], _REASONS.values(), strict=True))
-    return stacked_bars(_named(table), colours, "functions that are lost", share=True, name="name")
+def _bars(table: StudyTable, columns: Iterable[str], colours: Iterable[str], what: str) -> Chart | None:
+    return stacked_bars(_named(table), dict(zip(columns, colours, strict=True)), what, share=True, name="name")
 
 
 def _ratios(study: PortingStudy) -> Chart | None:
@@ -133,9 +128,7 @@ def _functions(study: PortingStudy, framework: str) -> StudyTable:
 
 
 def _cell(cell: FunctionCell | None) -> Cell:
-    if cell is None:
-        return Cell("–", "c-none")
-    return Cell(cell_text(cell), _STYLES[cell.word], _hint(cell))
+    return Cell(cell_text(cell), _STYLES[cell.word], _hint(cell)) if cell else Cell("–", "c-none")
 
 
 def cell_text(cell: FunctionCell) -> str:

@@ -28,7 +28,7 @@ from mindgap_studies.task_runs.task_store import TaskStore, versions_of
 def run_task(
     forms: Sequence[ModelForm], platforms: Sequence[str], dataset: str, *, model: str = "model",
     reference: str = "cpu/eager", settings: TaskSettings | None = None, pixels: Pixels | None = None,
-    store: Store | None = None, tensors: TensorStore | None = None, tell: Progress | None = None,
+    store: Store | None = None, tensors: TensorStore | None = None, tell: Progress = lambda done, total, text: None,
     classes: Sequence[str] = (),
 ) -> TaskResult:  # fmt: skip
     """Runs every form on every platform over a dataset, and looks into the samples whose answer is another.
@@ -54,19 +54,18 @@ def run_task(
     ):
         columns = _columns(forms, named, files)
         kept = TaskStore(store, _name(forms, reader, pixels, str(named[0])), columns)
-        kept.begin(_facts(model, reader, named[0], settings))
+        kept.begin({
+            "model": model, "dataset": dataset, "task": reader.facts.task, "reference": str(named[0]),
+            "classes": list(reader.facts.classes), "settings": json.dumps(dataclasses.asdict(settings)),
+        })  # fmt: skip
         by_name = {form.name: form for form in forms}
-        run = TaskRun(by_name, columns, reader, pool, files, kept, settings, tell or _silent, model)
+        run = TaskRun(by_name, columns, reader, pool, files, kept, settings, tell, model)
         found = run.run()
         if reader.facts.images:
             found.note(pixels.words)
         FlipSearch(run, found, tensors).search()
         kept.end(found.flips, found.near_ties, found.seconds)
     return found
-
-
-def _silent(done: int, total: int | None, text: str) -> None:
-    """Tells nobody."""
 
 
 def _columns(forms: Sequence[ModelForm], platforms: Sequence[PlatformName], files: OwnPathClient) -> list[ComparedForm]:
@@ -114,11 +113,3 @@ def _files(root: Path) -> list[Path]:
         return [root]
     found = [Path(folder, name) for folder, _, names in os.walk(root, followlinks=True) for name in names]
     return sorted(file for file in found if file.is_file())
-
-
-def _facts(model: str, reader: DatasetClient, reference: PlatformName, settings: TaskSettings) -> dict[str, object]:
-    """What the store's table `tasks` has of a run."""
-    return {
-        "model": model, "dataset": reader.dataset, "task": reader.facts.task, "reference": str(reference),
-        "classes": list(reader.facts.classes), "settings": json.dumps(dataclasses.asdict(settings)),
-    }  # fmt: skip

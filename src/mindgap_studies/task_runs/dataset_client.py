@@ -108,11 +108,8 @@ class DatasetClient:
         reason = str(frame.header["reason"])
         raise MindgapError(reason if self.dataset in reason else f"dataset {self.dataset}: {reason}")
 
-    def close(self) -> None:
-        self._client.close()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._client.close()

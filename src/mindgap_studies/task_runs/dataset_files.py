@@ -34,10 +34,8 @@ class Arrays:
         self._count = len(next(iter(self._truths.values())))
         if not self._count:
             raise MindgapError(f"dataset {path}: it is empty: its arrays have no sample")
-        for name, array in (
-            *self._truths.items(),
-            *((form.name, a) for form, a in zip(forms, self._inputs, strict=True)),
-        ):
+        inputs = ((form.name, array) for form, array in zip(forms, self._inputs, strict=True))
+        for name, array in (*self._truths.items(), *inputs):
             if len(array) != self._count:
                 raise MindgapError(f"dataset {path}: {name} has {len(array)} samples, and the others {self._count}")
         _check_boxes(path, self._truths)

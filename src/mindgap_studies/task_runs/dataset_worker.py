@@ -15,7 +15,7 @@ worker → parent   opened  the task, the number of examples where known, names 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,7 @@ import numpy as np
 from mindgap.run.server import Answer, Channel, Service
 from mindgap.source_worker.preprocessing import preprocessing_from
 from mindgap.source_worker.worker import answering
-from mindgap_studies.task_runs.datasets import (
-    Dataset,
-    DatasetExample,
-    EndOfDataset,
-    open_dataset,
-    read_example,
-)
+from mindgap_studies.task_runs.datasets import Dataset, DatasetExample, EndOfDataset, open_dataset, read_example
 from mindgap_studies.task_runs.images import InputForm, Pixels, UnreadableExample
 
 
@@ -47,13 +41,8 @@ class _Reader:
         own = header["own"] and preprocessing_from(header["own"])
         pixels = Pixels(tuple(header["mean"]), tuple(header["std"]), own)
         dataset = self._dataset = open_dataset(header["dataset"], forms, pixels, header["classes"])
-        facts = {
-            "task": dataset.task,
-            "count": dataset.count,
-            "classes": list(dataset.classes),
-            "images": dataset.images,
-        }
-        return {"kind": "opened", **facts}, ()
+        about = {"task": dataset.task, "count": dataset.count, "classes": list(dataset.classes)}
+        return {"kind": "opened", **about, "images": dataset.images}, ()
 
     def read(self, header: Mapping[str, Any]) -> Answer:
         assert self._dataset is not None, "it was opened before"
@@ -71,7 +60,8 @@ class _Reader:
                 continue
             good.append(example)
             facts.append({"number": number, "labels": example.labels, "boxes": example.boxes})
-        return {"kind": "read", "facts": facts, "ended": ended}, _stacked(good)
+        inputs = [np.stack(arrays) for arrays in zip(*(each.inputs for each in good), strict=True)]
+        return {"kind": "read", "facts": facts, "ended": ended}, inputs
 
     def skip(self, header: Mapping[str, Any]) -> Answer:
         """Reads up to an example. Behind the last, the next `read` tells the end."""
@@ -79,7 +69,3 @@ class _Reader:
         with contextlib.suppress(EndOfDataset):
             self._dataset.skip(header["number"])
         return {"kind": "skipped"}, ()
-
-
-def _stacked(examples: Sequence[DatasetExample]) -> list[np.ndarray[Any, Any]]:
-    return [np.stack(arrays) for arrays in zip(*(each.inputs for each in examples), strict=True)]

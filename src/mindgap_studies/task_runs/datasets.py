@@ -110,8 +110,8 @@ class Dataset:
         self.images = _is_image(inputs)
         if self.images:
             _one_image(name, forms, pixels)
-        else:
-            _refuse_pixels(pixels, name)
+        elif pixels.mean or pixels.std:
+            raise MindgapError(f"dataset {name}: --mean and --std are for images; its arrays are taken as they are")
         self.task: Task = _task_of_target(name, target)
         self.classes = _classes(made)
 
@@ -129,9 +129,8 @@ class Dataset:
         """Reads an example; of an iterable, past those that lie before it."""
         inputs, target = self._pair(number)
         if _is_image(inputs):
-            arrays: tuple[Array, ...] = (
-                image_array(inputs, _one_image(self._name, self._forms, self._pixels), self._pixels),
-            )
+            form = _one_image(self._name, self._forms, self._pixels)
+            arrays: tuple[Array, ...] = (image_array(inputs, form, self._pixels),)
         else:
             given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
             if len(given) != len(self._forms):
@@ -245,14 +244,7 @@ def _task_of_target(name: str, target: Any) -> Task:
 
 def _array(value: Any) -> Array:
     """Converts a tensor, an array or a number."""
-    detached = value.detach().cpu().numpy() if hasattr(value, "detach") else value
-    return np.asarray(detached)
-
-
-def _refuse_pixels(pixels: Pixels, dataset: str) -> None:
-    """Raises `MindgapError` where pixels are to be normalised, and the dataset has arrays."""
-    if pixels.mean or pixels.std:
-        raise MindgapError(f"dataset {dataset}: --mean and --std are for images; its arrays are taken as they are")
+    return np.asarray(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
 
 
 def _one_image(dataset: object, forms: Sequence[InputForm], pixels: Pixels) -> InputForm:

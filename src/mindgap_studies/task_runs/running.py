@@ -85,11 +85,9 @@ class TaskRun:
         while limit is None or start < limit:
             count = batch if limit is None else min(batch, limit - start)
             if self._known(result, truths, problems, start, count):
-                for sample in range(start, start + count):
-                    if sample in truths:
-                        result.truths[sample] = truths[sample]
-                    else:
-                        result.problems[sample] = problems[sample]
+                samples = range(start, start + count)
+                result.truths |= {sample: truths[sample] for sample in samples if sample in truths}
+                result.problems |= {sample: problems[sample] for sample in samples if sample not in truths}
                 result.taken_over += count
             elif self._batch(result, runners, start, count, truths):
                 break
@@ -137,7 +135,7 @@ class TaskRun:
             for truth in good:
                 if moved(result, reference, truth, places[truth.sample]):
                     raise _changed(result, truth.sample)
-            shares = result.task != "detection" and are_probabilities(_floats(reference[0]))
+            shares = result.task != "detection" and are_probabilities(reference[0].astype(np.float64))
             if shares:
                 result.note("the outputs are probabilities: each row sums to 1; margins are of probabilities")
             for column, runner in runners.items():
@@ -146,11 +144,9 @@ class TaskRun:
                     continue
                 try:
                     outputs = reference if column == result.reference else runner.outputs(inputs)
-                    made[column] = [
-                        one
-                        for truth in missing
-                        for one in predictions_of(result.task, outputs, reference, [truth], places[truth.sample])
-                    ]
+                    made[column] = []
+                    for truth in missing:
+                        made[column] += predictions_of(result.task, outputs, reference, [truth], places[truth.sample])
                     if column == result.reference:
                         good = _finite(made, good, problems, column)
                     elif column.form and result.task != "detection":
@@ -181,9 +177,8 @@ class TaskRun:
                 continue
             wrong = [label for label in truth.labels if label < 0 or (classes is not None and label >= classes)]
             if wrong:
-                problems[truth.sample] = (
-                    f"label {wrong[0]} is out of range: the model has {classes or 'no negative'} classes"
-                )
+                has = f"the model has {classes or 'no negative'} classes"
+                problems[truth.sample] = f"label {wrong[0]} is out of range: {has}"
             else:
                 good.append(truth)
         return good
@@ -217,10 +212,6 @@ def _changed(result: TaskResult, sample: int) -> MindgapError:
     )
 
 
-def _floats(array: Array) -> Array:
-    return array.astype(np.float64)
-
-
 def _finite(
     made: dict[ComparedForm, list[Prediction]], truths: Sequence[Truth], problems: dict[int, str], column: ComparedForm
 ) -> list[Truth]:
@@ -233,7 +224,7 @@ def _finite(
 
 def _note_scale(result: TaskResult, column: ComparedForm, logits: Array, shares: bool) -> None:
     """Notes a form that gives logits where the model gives probabilities, or the other way round."""
-    mine = like_probabilities(_floats(logits), shares)
+    mine = like_probabilities(logits.astype(np.float64), shares)
     if mine != shares:
         names = ("logits", "probabilities")
         result.note(

@@ -57,7 +57,9 @@ class TaskStore:
             "WHERE run = $run AND form = $form AND platform = $platform AND versions = $versions ORDER BY sample",
             form=column.form, platform=column.platform, versions=self._versions[column.platform],
         )  # fmt: skip
-        return {row["sample"]: Prediction(**_tuples(row)) for row in rows}
+        for row in rows:
+            row |= {name: tuple(row[name]) for name in ("labels", "boxes", "scores")}
+        return {row["sample"]: Prediction(**row) for row in rows}
 
     def keep(
         self, truths: Iterable[Truth], problems: Mapping[int, str], found: Mapping[ComparedForm, Sequence[Prediction]]
@@ -89,7 +91,3 @@ class TaskStore:
 def _named(row: dict[str, Any]) -> dict[str, Any]:
     row["margin_limit"] = row.pop("limit")
     return row
-
-
-def _tuples(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, **{name: tuple(row[name]) for name in ("labels", "boxes", "scores")}}

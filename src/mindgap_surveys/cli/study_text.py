@@ -16,7 +16,7 @@ from rich.text import Text as Line
 from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
 from mindgap.cli.tables import column_groups, console
 from mindgap_surveys.report.study_page import Chart, StudyPage, TableView, Text, spaced, study_page, view_of
-from mindgap_surveys.table import StudyTable, to_csv
+from mindgap_surveys.table import StudyTable, tables_object, to_csv
 
 #: Rows of a table on a terminal.
 _MOST: Final = 25
@@ -48,19 +48,21 @@ class StudyFiles:
             check_directory(self.folder, self.csv)
 
     def write(
-        self, page: Callable[[], StudyPage], tables: Iterable[StudyTable], document: Callable[[], Mapping[str, Any]],
-        out: TextIO, *, text: Callable[[], StudyPage] | None = None,
+        self, page: Callable[[], StudyPage], tables: Iterable[StudyTable],
+        document: Callable[[], Mapping[str, Any]] | None, out: TextIO, *, text: Callable[[], StudyPage] | None = None,
         charts: Callable[[], Mapping[str, Chart]] = dict[str, Chart],
     ) -> None:  # fmt: skip
-        """Writes the files, and prints JSON or the page. `document`: what JSON has. `text`: the page that is printed,
-        where it is another. `charts`: are written as SVG beside the CSV files."""
+        """Writes the files, and prints JSON or the page. `document`: what JSON has, by default the tables. `text`: the
+        page that is printed, where it is another. `charts`: are written as SVG beside the CSV files."""
         if self.csv is not None:
-            write_tables(self.csv, tables)
+            make_directory(self.csv)
+            for table in tables:
+                write_file(self.csv / f"{table.name}.csv", to_csv(table))
             for name, drawn in charts().items():
                 write_file(self.csv / f"{name}.svg", drawn.svg())
         if self.html is not None:
             write_file(self.html, study_page(page()))
-        write_result(text or page, document, self.as_json, out)
+        write_result(text or page, document or (lambda: {"tables": tables_object(tables)}), self.as_json, out)
 
 
 def write_result(page: Callable[[], StudyPage], document: Callable[[], Any], as_json: bool, out: TextIO) -> None:
@@ -68,13 +70,6 @@ def write_result(page: Callable[[], StudyPage], document: Callable[[], Any], as_
         out.write(json.dumps(document(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     else:
         print_page(page(), out)
-
-
-def write_tables(folder: Path, tables: Iterable[StudyTable]) -> None:
-    """Writes a CSV file for each table into a folder, which is made. Raises `MindgapError` where that fails."""
-    make_directory(folder)
-    for table in tables:
-        write_file(folder / f"{table.name}.csv", to_csv(table))
 
 
 def print_page(page: StudyPage, out: TextIO, most: int = _MOST) -> None:

@@ -80,10 +80,7 @@ def version_coverage(
     both = [key for key in keys if key in before and key in after]
     ran = {key for key in both if before[key].answer in RUNNING}
     runs = {key for key in both if after[key].answer in RUNNING}
-    return VersionCoverage(
-        gained=operator_coverage(runs, before).lacks,
-        lost=operator_coverage(ran, after).lacks,
-    )
+    return VersionCoverage(gained=operator_coverage(runs, before).lacks, lost=operator_coverage(ran, after).lacks)
 
 
 def _best(words: Iterable[str]) -> str:

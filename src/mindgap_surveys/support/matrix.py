@@ -16,14 +16,7 @@ from mindgap.graph.compare.culprit import policy_of
 from mindgap.platforms.name import PlatformName
 from mindgap.results.support_answers import REFUSING, SupportAnswer
 from mindgap.results.support_key import Key
-from mindgap_surveys.support.agreement import (
-    BESIDE_OTHERS,
-    NO_REFERENCE,
-    NOT_JUDGED,
-    RANDOM,
-    UNINITIALISED,
-    Agreement,
-)
+from mindgap_surveys.support.agreement import BESIDE_OTHERS, NO_REFERENCE, NOT_JUDGED, RANDOM, UNINITIALISED, Agreement
 from mindgap_surveys.support.coverage import UNTRIED
 from mindgap_surveys.support.survey import SurveyResult
 from mindgap_surveys.table import StudyTable

@@ -26,10 +26,7 @@ _SERIES_SIZES: Final[Mapping[str, Any]] = {
     "num_time_features": 2,
     "feature_size": ABSENT,
 }
-_PATCHES: Final[Mapping[str, Any]] = {
-    "pixel_values": normal("1 3 patch_size 16*patch_size"),
-    "target_sizes": [[4, 4]],
-}
+_PATCHES: Final[Mapping[str, Any]] = {"pixel_values": normal("1 3 patch_size 16*patch_size"), "target_sizes": [[4, 4]]}
 _VIDEO: Final = normal("batch 2 3 64 64")
 _SOUND: Final = normal("batch 1 7680", 0.3)
 _SEMANTIC: Final[Mapping[str, Any]] = {

@@ -75,7 +75,7 @@ def _remarks(merged: MergedMachines, study: StudyTables, platforms: int) -> tupl
     found = [
         f"{runs:,} outputs of {len(merged.columns)} models, operators and convolutions were compared. "
         f"{unsteady} are not deterministic, and {failed} {'run' if failed == 1 else 'runs'} failed or "
-        f"{'was' if failed == 1 else 'were'} refused.",
+        f"{'was' if failed == 1 else 'were'} refused."
     ]
     others = sum("unavailable" not in facts for facts in merged.settings.values()) - platforms
     if others:
