@@ -46,7 +46,7 @@ def observe(each: Runnable, platform: PlatformName, execute: Execute, probes: in
     job = Job(platform, each.graph, want="outputs", deadline_s=_DEADLINE_S, inputs=each.inputs)
     inner = [v.number for v in each.subject.values if not v.output] if each.traced else []
     groups = list(by_size(each.graph, inner, _MOST_PER_RUN))
-    small = sum(_bytes(each, number) for number in inner) <= _MOST
+    small = sum(cast("TensorSpec", _spec(each, number)).nbytes for number in inner) <= _MOST
     if inner and small:
         job = replace(job, want="trace", values=(*each.graph.outputs, *groups[0]))
     outcome = execute(job)
@@ -156,7 +156,3 @@ def _spec(each: Runnable, number: int) -> TensorSpec | None:
 
 def _fits(array: Array, spec: TensorSpec | None) -> bool:
     return spec is not None and array.shape == spec.shape and array.dtype == numpy_dtype(spec.dtype)
-
-
-def _bytes(each: Runnable, number: int) -> int:
-    return cast("TensorSpec", _spec(each, number)).nbytes

@@ -71,16 +71,12 @@ def paper_estimate(latency: Latency) -> float:
     return fmean(latency.target_first) / fmean(latency.source_first)
 
 
-def median_estimate(latency: Latency) -> float:
-    return median(latency.target_first) / median(latency.source_first)
-
-
 #: By the name of an estimator, the ratio that it gives.
 RATIOS: Final[Mapping[Estimator, Callable[[Latency], float]]] = {
     "steady": lambda latency: steady(latency).value,
     "first call": lambda latency: first_call(latency).value,
     "paper's": paper_estimate,
-    "medians": median_estimate,
+    "medians": lambda latency: median(latency.target_first) / median(latency.source_first),
 }
 
 

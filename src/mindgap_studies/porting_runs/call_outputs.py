@@ -48,7 +48,7 @@ def compared(
             continue
         if same_bits(left, right):
             continue
-        if not _is_number(left):
+        if left.dtype.kind not in "biufc" and left.dtype.name not in ("bfloat16", "float16"):
             return "precision", f"output {place} has other values ({left.dtype})"
         limit = _limit(left)
         distance = _distance(left, right)
@@ -93,10 +93,6 @@ def _largest_finite(distances: Array) -> Array:
     """The largest finite distance, for every element; infinity for elements whose own distance is infinite."""
     finite = np.isfinite(distances)
     return np.where(finite, np.max(distances[finite], initial=0.0), math.inf)
-
-
-def _is_number(array: Array) -> bool:
-    return array.dtype.kind in "biufc" or array.dtype.name in ("bfloat16", "float16")
 
 
 def _wide(array: Array) -> Array:

@@ -88,22 +88,6 @@ def draw_array(rng: np.random.Generator, form: ArrayForm, shape: tuple[int, ...]
     return np.asarray(rng.standard_normal(shape), np.float32)
 
 
-def _images(draw: Drawn) -> Any:
-    return draw.values((2, 8, 8, 3))
-
-
-def _pair(draw: Drawn) -> Any:
-    return [draw.values(), draw.values()]
-
-
-def _rising(draw: Drawn) -> Any:
-    return draw.array(np.linspace(0.0, 1.0, 5, dtype=np.float32))
-
-
-def _condition(draw: Drawn) -> Any:
-    return draw.array(draw.rng.integers(0, 2, draw.form.shape).astype(bool))
-
-
 def _rows(draw: Drawn) -> int:
     return draw.form.shape[0] if draw.rank else 1
 
@@ -122,8 +106,10 @@ KINDS: Final[Mapping[str, Callable[[Drawn], Any]]] = {
     "start": lambda d: 1,
     **dict.fromkeys(("dtype", "new_dtype", "out_type", "Tout"), lambda d: "float32"),
     **dict.fromkeys(("key", "seed"), lambda d: d.key),
-    **dict.fromkeys(("condition", "pred", "mask", "which"), _condition),
-    **dict.fromkeys(("values", "tensors", "arrays", "tup", "seq", "operands", "inputs_list"), _pair),
+    **dict.fromkeys(("condition", "pred", "mask", "which"),
+                    lambda d: d.array(d.rng.integers(0, 2, d.form.shape).astype(bool))),
+    **dict.fromkeys(("values", "tensors", "arrays", "tup", "seq", "operands", "inputs_list"),
+                    lambda d: [d.values(), d.values()]),
     **dict.fromkeys(("indices", "index", "ids", "i"), lambda d: d.whole(max(1, _rows(d)), (2,))),
     **dict.fromkeys(("segment_ids",), lambda d: d.whole(max(1, min(3, _rows(d))), (_rows(d),))),
     **dict.fromkeys(("perm", "permutation"), lambda d: tuple(reversed(range(d.rank)))),
@@ -136,9 +122,10 @@ KINDS: Final[Mapping[str, Callable[[Drawn], Any]]] = {
     **dict.fromkeys(("strides", "window_strides", "ksize", "window_shape"), lambda d: (1, 2, 2, 1)[: max(1, d.rank)]),
     **dict.fromkeys(("rate", "p", "epsilon", "alpha", "delta", "variance_epsilon", "fill_value", "gain"),
                     lambda d: 0.5),
-    **dict.fromkeys(("image", "images"), _images),
+    **dict.fromkeys(("image", "images"), lambda d: d.values((2, 8, 8, 3))),
     **dict.fromkeys(("filters", "filter", "kernel"), lambda d: d.values((3, 3, 3, 5))),
-    **dict.fromkeys(("bins", "sorted_sequence", "xp", "fp"), _rising),
+    **dict.fromkeys(("bins", "sorted_sequence", "xp", "fp"),
+                    lambda d: d.array(np.linspace(0.0, 1.0, 5, dtype=np.float32))),
     **dict.fromkeys(("equation", "subscripts"), lambda d: "ij,ij->ij"),
     **dict.fromkeys(("f", "fun", "func", "fn", "function", "body"), lambda d: _doubled),
     **dict.fromkeys(("name", "message"), lambda d: "name"),
@@ -164,7 +151,7 @@ def generated_call(function: Callable[..., Any], draw: Drawn) -> tuple[tuple[Any
     kwargs: dict[str, Any] = {}
     for each in parameters:
         if each.kind is each.VAR_POSITIONAL and not args:
-            args += _pair(draw)
+            args += [draw.values(), draw.values()]
         if each.default is not each.empty or each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
             continue
         value = KINDS.get(each.name, Drawn.values)(draw)

@@ -98,14 +98,8 @@ class TensorFlowModes:
         return output
 
     def leaves(self, output: Any) -> list[Any]:
-        flat = self._tf.nest.flatten(output, expand_composites=True)
-        return [self._plain(each) for each in flat]
-
-    def _plain(self, value: Any) -> Any:
-        tf = self._tf
-        if isinstance(value, (tf.Tensor, tf.Variable)) and hasattr(value, "numpy"):
-            return value.numpy()
-        return value
+        flat, kinds = self._tf.nest.flatten(output, expand_composites=True), (self._tf.Tensor, self._tf.Variable)
+        return [each.numpy() if isinstance(each, kinds) and hasattr(each, "numpy") else each for each in flat]
 
     def _as_graph(self, compiled: bool, call: FunctionCall) -> Callable[[], Any]:
         function = self._tf.function(call.function, jit_compile=compiled or None, autograph=False)

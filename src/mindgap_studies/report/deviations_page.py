@@ -10,7 +10,7 @@ from mindgap_studies.deviations.overview import ClassGrid, FlagGrid, GridCell, O
 from mindgap_studies.deviations.published import PublishedStudy
 from mindgap_studies.report.deviation_charts import ablation_chart, cumulative_chart, layer_chart, tree_chart
 from mindgap_surveys.report.study_page import Block, Cell, Chart, Folded, Section, StudyPage, Text
-from mindgap_surveys.table import StudyTable, StudyTables
+from mindgap_surveys.table import StudyTable, StudyTables, made
 
 #: Tables of one's own machines that are printed, and experiments of the printed summary: others have dozens of rows.
 _PRINTED: Final = ("own_machines", "own_summary", "own_options", "own_table_sup9")
@@ -72,14 +72,19 @@ def _sections(page: Overview) -> Iterator[Section]:
     def section(name: str, title: str, *blocks: Block) -> Section:
         return Section(name, title, blocks, "page")
 
-    yield section("classes", "Who agrees with whom", _grid(page.grid), Text(_MARKS), *_not_run(page))
+    missing = (("Not available on its machine", page.unavailable), ("Refused or failed", page.failed))
+    not_run = (StudyTable("", title, ("platform", "reason"), rows) for title, rows in missing if rows)
+    yield section("classes", "Who agrees with whom", _grid(page.grid), Text(_MARKS), *not_run)
     trees = [(each.title, (tree_chart(each),)) for each in page.trees]
     yield section("distances", "How far the classes are apart", Text(_DISTANCES), *_first_open(trees))
     if page.flags:
         about = Text(_FLAGS.format(page.flags.common, page.flags.subject))
         yield section("flags", "What the classes go with", about, _flags(page.flags))
     if page.layers:
-        layers = [(each.title, (layer_chart(each), *_reasons(each.hidden))) for each in page.layers]
+        layers = [
+            (each.title, (layer_chart(each), *(Text(f"{name}: {reason}") for name, reason in each.hidden)))
+            for each in page.layers
+        ]
         hidden = (Text(_HIDDEN),) if any(each.hidden for each in page.layers) else ()
         yield section("layers", "Where in the network it happens", Text(_LAYERS), *hidden, *_first_open(layers))
     if page.activations:
@@ -133,16 +138,6 @@ def _first_open(parts: Sequence[tuple[str, tuple[Text | Chart, ...]]]) -> Iterat
         yield from blocks if number == 0 else (Folded(title, blocks),)
 
 
-def _reasons(reasons: Iterable[tuple[str, str]]) -> Iterator[Text]:
-    return (Text(f"{name}: {reason}") for name, reason in reasons)
-
-
-def _not_run(page: Overview) -> Iterator[Block]:
-    for title, rows in (("Not available on its machine", page.unavailable), ("Refused or failed", page.failed)):
-        if rows:
-            yield StudyTable("", title, ("platform", "reason"), rows)
-
-
 def _grid(grid: ClassGrid, counted: bool = True) -> StudyTable:
     """Makes a table of a class matrix. `counted`: with the number of classes of each column below."""
     rows: list[tuple[Any, ...]] = []
@@ -165,13 +160,9 @@ def _grid_cell(cell: GridCell) -> Cell:
 def _flags(grid: FlagGrid) -> StudyTable:
     heads = tuple(f"{leaf.number}: {leaf.label}" for leaf in grid.classes)
     sizes = [len(leaf.platforms) for leaf in grid.classes]
-    rows = tuple(
-        ("●" if row.aligned else "○", " ".join(row.members), *map(_flag_cell, row.have, sizes)) for row in grid.rows
-    )
-    return StudyTable("", "", ("aligned", "features", *heads), rows)
 
+    def cell(have: int, size: int) -> Cell:
+        return Cell("all", "all") if have == size else Cell(f"{have} of {size}", "some") if have else Cell("")
 
-def _flag_cell(have: int, size: int) -> Cell:
-    if have == size:
-        return Cell("all", "all")
-    return Cell(f"{have} of {size}", "some") if have else Cell("")
+    rows = (("●" if row.aligned else "○", " ".join(row.members), *map(cell, row.have, sizes)) for row in grid.rows)
+    return made("", "", ("aligned", "features", *heads), rows)

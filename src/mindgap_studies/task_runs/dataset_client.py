@@ -66,7 +66,7 @@ class DatasetClient:
         try:
             header = self._ask(self._asked).header
         except BaseException:
-            self.close()
+            self._client.close()
             raise
         self.facts = DatasetFacts(header["task"], header["count"], tuple(header["classes"]), header["images"])
 

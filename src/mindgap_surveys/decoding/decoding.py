@@ -206,10 +206,8 @@ class Decoding:
         grown = min(_GROWING, self._steps - 1)
         sizes = [count - grown] + [1] * grown
         yield Condition("decoding", f"the last {grown} tokens one by one"), lambda: model.in_chunks(ids, sizes)
-        yield Condition("static cache", f"the last {self._steps - 1} tokens one by one"), lambda: self._static(model)
-
-    def _static(self, model: CachedModel) -> tuple[Array, ...]:
-        return model.decode(self.ids, self._steps, forced=True)[1]
+        label = f"the last {self._steps - 1} tokens one by one"
+        yield Condition("static cache", label), lambda: model.decode(ids, self._steps, forced=True)[1]
 
     def _in_new_process(self, model: CachedModel) -> tuple[Array, ...]:
         with WorkerPool([model.platform], tensors=self._tensors, forks=False) as pool:

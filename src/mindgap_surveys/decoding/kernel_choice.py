@@ -218,14 +218,11 @@ def _classes(
         for number in operands(graph.nodes[index]):
             spec, part = graph.values[number], parts[number]
             axis = None if spec is None else batch_axis(part.shape, spec.shape)
-            values[number] = part if axis is None or spec is None else _copies(part, axis, spec.shape[axis])
+            copies = 1 if axis is None or spec is None else spec.shape[axis] // part.shape[axis]
+            values[number] = np.concatenate([part] * copies, axis or 0) if copies > 1 else part
         for arrays in _results(graph, [index], values, platform, execute, deadline_s).values():
             alone = forms[min(forms)]
             part = _part(alone, alone.first_value[index], arrays[0])
             if part is not None:
                 classes.setdefault(digest_array(part), []).append(size)
     return tuple(map(tuple, classes.values()))
-
-
-def _copies(part: Array, axis: int, size: int) -> Array:
-    return np.concatenate([part] * (size // part.shape[axis]), axis)

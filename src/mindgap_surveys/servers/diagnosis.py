@@ -111,17 +111,15 @@ def _other_tokens(served: ServedText, vocabulary: Vocabulary) -> Iterator[_Guess
 
 def _other_positions(served: ServedText) -> Iterator[_Guess]:
     changes = {f"positions that begin at {shift}": Change(shift=shift) for shift in (1, 2)}
-    changes |= {f"rotary embeddings that turn {_times(each)}": Change(slower=each) for each in _SLOWER}
+    for each in _SLOWER:
+        times = f"{each:g} times slower" if each > 1 else f"{1 / each:g} times as fast"
+        changes[f"rotary embeddings that turn {times}"] = Change(slower=each)
     changes |= {
         "rotary embeddings without scaling" if math.isinf(base) else f"a base of rotary embeddings of {base:g}":
         Change(base=base) for base in _BASES
     }  # fmt: skip
     for detail, change in changes.items():
         yield _Guess("positions or RoPE scaling", detail, served.ids, change)
-
-
-def _times(slower: float) -> str:
-    return f"{slower:g} times slower" if slower > 1 else f"{1 / slower:g} times as fast"
 
 
 def _nearest(model: LocalModel, served: ServedText, guesses: Sequence[_Guess]) -> list[_Guess]:

@@ -85,7 +85,8 @@ def scan(path: Path, is_method: IsMethod = lambda name, form: False) -> CodeScan
         try:
             tree = ast.parse(file.read_bytes(), str(file))
         except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
-            unreadable[name] = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else _why(error)
+            line = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+            unreadable[name] = line or type(error).__name__
             continue
         for full, line, form in _uses(tree, is_method):
             uses.setdefault(full, []).append(Place(name, line))
@@ -106,10 +107,6 @@ def called_names(source: bytes, package: str) -> Iterator[str]:
     for full, _, form in _uses(ast.parse(source), lambda name, form: False, package):
         if form is not None:
             yield full
-
-
-def _why(error: Exception) -> str:
-    return str(error) or type(error).__name__
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
@@ -134,12 +131,11 @@ def _uses(tree: ast.AST, is_method: IsMethod, package: str = "torch") -> Iterato
         form = None if call is None else _form(call, names)
         if full.startswith(f"{package}."):
             yield full, node.lineno, form
-        elif form is not None and isinstance(node, ast.Attribute) and _calls_method(node, form, is_method, origins):
+        elif (
+            form is not None and isinstance(node, ast.Attribute) and node.attr not in _AMBIGUOUS
+            and is_method(node.attr, form) and origins.may_be_tensor(node.value)
+        ):  # fmt: skip
             yield _TENSOR + node.attr, node.end_lineno or node.lineno, form
-
-
-def _calls_method(node: ast.Attribute, form: CallForm, is_method: IsMethod, origins: Origins) -> bool:
-    return node.attr not in _AMBIGUOUS and is_method(node.attr, form) and origins.may_be_tensor(node.value)
 
 
 def _form(call: ast.Call, names: Mapping[str, str]) -> CallForm:

@@ -192,11 +192,8 @@ def cell_of(answer: SupportAnswer | None, agreement: Agreement | None, why_untri
     word = _BY_WORD.get(agreement.word) or ("agrees" if agreement.calm else "differs")
     if word == "agrees" and became:
         word = "decomposed"
-    return Cell(word, _reason(agreement, became), _verdict(agreement), agreement.culprit, became)
-
-
-def _verdict(agreement: Agreement) -> str:
-    return "" if agreement.word in (RANDOM, UNINITIALISED, NOT_JUDGED, NO_REFERENCE) else agreement.word
+    verdict = "" if agreement.word in (RANDOM, UNINITIALISED, NOT_JUDGED, NO_REFERENCE) else agreement.word
+    return Cell(word, _reason(agreement, became), verdict, agreement.culprit, became)
 
 
 def _reason(agreement: Agreement, became: str) -> str:

@@ -70,7 +70,11 @@ def operator_times(
         calls.setdefault(op, []).append(each)
     timed = [_timed(op, each, platforms, execute, repeat) for op, each in calls.items()]
     left_out = len(graph.nodes) - sum(count for _, count in alone.values())
-    return OperatorTimes(tuple(sorted(timed, key=lambda each: (-_longest(each), each.op))), left_out)
+
+    def longest_first(each: OperatorTime) -> tuple[float, str]:
+        return min((-seconds for seconds in each.seconds.values() if seconds is not None), default=0.0), each.op
+
+    return OperatorTimes(tuple(sorted(timed, key=longest_first)), left_out)
 
 
 def _timed(
@@ -97,7 +101,3 @@ def seconds_of(timings: Mapping[str, float]) -> float:
     """Returns the time of a run after compilation: the median of later runs, the second, or the only one."""
     names = ("median_run", "second_run", "run")
     return next((timings[name] for name in names if name in timings), 0.0)
-
-
-def _longest(each: OperatorTime) -> float:
-    return max((seconds for seconds in each.seconds.values() if seconds is not None), default=0.0)

@@ -62,7 +62,8 @@ def _build(source: Source, case: Any, seed: int) -> Built:
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            program, tensors = _proven(case)
+            ((inputs, outputs),) = case.data_sets
+            program, tensors = verified(case.model, inputs, outputs, case.rtol, case.atol)
     except Untranslated as reason:
         raise SourceError(f"{source.text}: {reason}") from reason
     registry = new_registry()
@@ -71,11 +72,6 @@ def _build(source: Source, case: Any, seed: int) -> Built:
             _redrawn(t, seed_of(n, seed), registry) for n, t in zip(program.argument_names, tensors, strict=True)
         ]
     return Built(program, tuple(tensors), {}, registry)
-
-
-def _proven(case: Any) -> tuple[TranslatedModel, list[torch.Tensor]]:
-    ((inputs, outputs),) = case.data_sets
-    return verified(case.model, inputs, outputs, case.rtol, case.atol)
 
 
 def verified(

@@ -183,8 +183,12 @@ def _attention(
     return result.transpose(0, 1), weights
 
 
+def _size(parts: Any) -> tuple[Any, ...]:
+    return tuple(parts)
+
+
 _EXACT: Final[dict[str, Callable[..., Any]]] = {
-    "torch.Size": tuple,
+    "torch.Size": _size,
     "torch._native_multi_head_attention": _attention,
     "torch.as_tensor": _torch.as_tensor,
     "torch.tensor": _torch.tensor,

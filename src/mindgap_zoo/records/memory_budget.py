@@ -152,7 +152,8 @@ class OperationCount(TorchDispatchMode):
         result = func(*args, **given)
         formula = _FORMULAS.get(func.overloadpacket)
         # A budget's calls on tensors without data pass here too, and do no work.
-        if formula is not None and not any(isinstance(arg, FakeTensor) or arg.is_meta for arg in _tensors(args)):
+        tensors = (arg for arg in args if isinstance(arg, torch.Tensor))
+        if formula is not None and not any(isinstance(arg, FakeTensor) or arg.is_meta for arg in tensors):
             self.done += int(formula(*args, **given, out_val=result))
         return result
 
@@ -161,10 +162,6 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: 
     """Counts two batched products: [b, h, n, d] by [b, h, m, d], and [b, h, n, m] by [b, h, m, e]."""
     rows = math.prod(query.shape[:-1]) * key.shape[-2]
     return 2 * rows * (query.shape[-1] + value.shape[-1])
-
-
-def _tensors(args: Sequence[Any]) -> Generator[torch.Tensor]:
-    yield from (arg for arg in args if isinstance(arg, torch.Tensor))
 
 
 _FORMULAS: Final[dict[Any, Callable[..., int]]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Any, Final
@@ -78,15 +79,10 @@ def _of_one_input(model: str, matrix: ClassMatrix) -> str:
 
 
 def _gpus_alone(gpus: ClassMatrix) -> Claim:
-    largest = {name: max(_sizes(gpus.column(name)).values()) for name in COLUMNS}
+    largest = {name: max(Counter(cell.paper for cell in gpus.column(name)).values()) for name in COLUMNS}
     shared = [f"{name}: {size}" for name, size in largest.items() if size > 1]
     remark = f"Table SUP-2 contradicts the text as well. Largest classes: {', '.join(shared)}" if shared else ""
     return claim("GPUs in one class, at most", "3", "1", str(max(largest.values())), remark)
-
-
-def _sizes(cells: Iterable[Any]) -> dict[int, int]:
-    found = [cell.paper for cell in cells]
-    return {number: found.count(number) for number in found}
 
 
 def claims_of_flags(matrix: ClassMatrix, flags_of_table_1: int) -> list[Claim]:

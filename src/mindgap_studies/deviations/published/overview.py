@@ -17,8 +17,7 @@ from mindgap_studies.deviations.overview import (
     flag_grid,
 )
 from mindgap_studies.deviations.published.figures import NamedDendrogram, by_year
-from mindgap_studies.deviations.published.matrix import COLUMNS, TITLES, Cell, ClassMatrix
-from mindgap_studies.deviations.published.platforms import PublishedPlatform
+from mindgap_studies.deviations.published.matrix import COLUMNS, TITLES, ClassMatrix
 from mindgap_studies.deviations.published.study import PublishedStudy
 from mindgap_studies.deviations.published.tables import MAIN, table_1_platforms
 from mindgap_studies.equivalence.prefix_digests import dendrogram
@@ -50,7 +49,10 @@ def published_overview(study: PublishedStudy) -> Overview:
         flags=flag_grid(f"{_title(MAIN)}, processors with two cores", study.flags, numbers),
         layers=(),
         by_setting=_by_cores(study.by_cores),
-        casts=tuple(_cast(each) for each in study.by_cast),
+        casts=tuple(
+            class_tree(f"{TITLES[each.panel[0]]}, {each.panel[1]}", each.names, each.names, each.numbers, each.tree)
+            for each in study.by_cast
+        ),
         ablation=study.table("figure_4"),
         cumulative=study.table("figure_1"),
         claims=study.claims,
@@ -82,34 +84,22 @@ def _grid(study: PublishedStudy) -> ClassGrid:
         for row in records(study.table("other_inputs"))
     }
     lines = sorted(zip(study.matrix.platforms, study.matrix.cells, strict=True), key=lambda each: by_year(each[0]))
-    rows = tuple(
-        GridRow(
-            f"{platform.vendor} {platform.generation}",
-            ", ".join(_words(platform)),
-            tuple(
-                _cell(cell, reasons.get((platform.name, name), "")) for name, cell in zip(COLUMNS, cells, strict=True)
-            ),
-        )
-        for platform, cells in lines
-    )
+    rows: list[GridRow] = []
+    for platform, cells in lines:
+        size = [] if platform.is_gpu else [f"{platform.cores} cores", f"{platform.memory} GiB"]
+        shown: list[GridCell] = []
+        for name, cell in zip(COLUMNS, cells, strict=True):
+            state, steady = ("other_input" if cell.other_input else "class"), cell.mode.deterministic
+            reason = reasons.get((platform.name, name), "") if cell.other_input else ""
+            shown.append(GridCell(None if cell.other_input else cell.ours, state, steady, reason))
+        words = ", ".join([platform.device, *size, platform.cloud])
+        rows.append(GridRow(f"{platform.vendor} {platform.generation}", words, tuple(shown)))
     columns = tuple((TITLES[model], f"sample {sample}") for model, sample in (name.split("_") for name in COLUMNS))
     note = (
         "Equal numbers in one column are equal outputs. 1 is the most frequent output of the column. Of repeated runs, "
         "the most frequent output counts."
     )
-    return ClassGrid("platform", columns, rows, note)
-
-
-def _words(platform: PublishedPlatform) -> list[str]:
-    size = [] if platform.is_gpu else [f"{platform.cores} cores", f"{platform.memory} GiB"]
-    return [platform.device, *size, platform.cloud]
-
-
-def _cell(cell: Cell, reason: str) -> GridCell:
-    steady = cell.mode.deterministic
-    if cell.other_input:
-        return GridCell(None, "other_input", steady, reason)
-    return GridCell(cell.ours, "class", steady)
+    return ClassGrid("platform", columns, tuple(rows), note)
 
 
 def _tree(matrix: ClassMatrix, name: str) -> ClassTree:
@@ -123,11 +113,6 @@ def _tree(matrix: ClassMatrix, name: str) -> ClassTree:
         [number for _, number, _ in kept],
         dendrogram([each for _, _, each in kept], OURS.equality),
     )
-
-
-def _cast(named: NamedDendrogram) -> ClassTree:
-    model, dtype = named.panel
-    return class_tree(f"{TITLES[model]}, {dtype}", named.names, named.names, named.numbers, named.tree)
 
 
 def _by_cores(trees: Sequence[NamedDendrogram]) -> ClassGrid:
