@@ -140,7 +140,9 @@ def _run_setting(setting: Setting, runnables: Sequence[Runnable], state: _State,
     before = {key: len(classes) for key, classes in state.table.classes.items()}
     masks = len(state.table.masks)
     observations: list[Observation] = []
-    reason = _unavailable(setting.platform)
+    # As far as it is known before a worker starts.
+    info = None if setting.platform.is_import_path else platform_info(setting.platform)
+    reason = "" if info is None or info.available else info.reason
     facts: dict[str, Any] = {"unavailable": one_line(reason)} if reason else {}
     if not reason:
         with WorkerPool([setting.platform], tensors=store, busy=1) as pool:
@@ -157,14 +159,6 @@ def _run_setting(setting: Setting, runnables: Sequence[Runnable], state: _State,
     compared = [each.to_json() for each in state.table.masks[masks:]]
     record = {"platform": setting.platform, "facts": facts, "observations": rows, "new": new, "masks": compared}
     state.partial.append(record)
-
-
-def _unavailable(platform: PlatformName) -> str:
-    """Returns why the machine does not have a platform, as far as that is known before a worker starts."""
-    if platform.is_import_path:
-        return ""
-    info = platform_info(platform)
-    return "" if info.available else info.reason
 
 
 def _facts(description: Mapping[str, Any]) -> dict[str, Any]:

@@ -220,7 +220,7 @@ class _PairWork:
                 first, varies = expected[number]
                 reason, message = compared(
                     self._unsigned(first), self._unsigned(found), random, varies, partial(self._moved_outputs, make),
-                    partial(self._exact_outputs, make),
+                    lambda make=make: self._unsigned(arrays_of(modes, modes.run_exact(make()))),
                 )  # fmt: skip
             tell({"on": target, "call": number, "reason": reason, "message": message})
 
@@ -261,10 +261,6 @@ class _PairWork:
         if self._name.rpartition(".")[2] not in _FACTORISATIONS:
             return outputs
         return [np.asarray(np.abs(each), each.dtype) if each.dtype.kind in "fc" else each for each in outputs]
-
-    def _exact_outputs(self, make: Callable[[], FunctionCall]) -> Sequence[Array]:
-        """The outputs on the source in float64."""
-        return self._unsigned(arrays_of(self._modes, self._modes.run_exact(make())))
 
     def _moved_outputs(self, make: Callable[[], FunctionCall]) -> Sequence[Array]:
         """The outputs on the source where each float argument moved by eight units in the last place, up or down."""

@@ -61,15 +61,6 @@ def own_charts(page: Overview) -> dict[str, Chart]:
 
 
 def cumulative_chart(table: StudyTable) -> Chart:
-    return chart(_cumulative(table))
-
-
-def ablation_chart(table: StudyTable) -> Chart:
-    """Draws Figure 4. Of other numbers of channels than 3, it has nothing."""
-    return chart(_ablation(table))
-
-
-def _cumulative(table: StudyTable) -> Any:
     rows = records(table)
     points = [
         {"position": row["position"], "outputs": row[f"{model}_1"], "model": name}
@@ -96,7 +87,7 @@ def _cumulative(table: StudyTable) -> Any:
     rules = marks.mark_rule(color=GRID).encode(x="position:Q")
     text = marks.mark_text(angle=270, align="right", baseline="top", dx=-3, dy=3, fontSize=10, color=INK)
     names = text.encode(x="position:Q", y=alt.value(0), text="generation:N")
-    return (rules + lines + names).properties(width=WIDTH, height=320)
+    return chart((rules + lines + names).properties(width=WIDTH, height=320))
 
 
 def _group(row: Mapping[str, Any]) -> str:
@@ -118,7 +109,8 @@ def _by_cores(table: StudyTable, platforms: Sequence[str]) -> Any:
     return (squares + base.mark_text(fontSize=12).encode(text="eqc:O")).properties(width=360, height=alt.Step(26))
 
 
-def _ablation(table: StudyTable) -> Any:
+def ablation_chart(table: StudyTable) -> Chart:
+    """Draws Figure 4. Of other numbers of channels than 3, it has nothing."""
     rows = [row for row in records(table) if row["channels"] == _CHANNELS]
     kernels = sorted({row["kernel"] for row in rows})
     powers = alt.Axis(format="~e", values=[10**power for power in range(3, 9)])
@@ -136,18 +128,17 @@ def _ablation(table: StudyTable) -> Any:
             ("classes", "(b) classes", alt.Axis(format="d", tickMinStep=1)),
         )
     ]
-    return alt.hconcat(*panels)
+    return chart(alt.hconcat(*panels))
 
 
 def _dendrograms(trees: Sequence[NamedDendrogram]) -> Any:
     """Draws dendrograms side by side. A line further to the right joins outputs that share more bits."""
-    return alt.hconcat(*(_dendrogram(tree) for tree in trees)).resolve_scale(x="independent", y="independent")
-
-
-def _dendrogram(named: NamedDendrogram) -> Any:
-    title = f"{named.panel[-1]}: {named.classes} {'class' if named.classes == 1 else 'classes'}"
-    low = max(0, named.tree.minimum - 2)
-    return dendrogram(title, [named.names[i] for i in named.tree.order], named.tree, low).properties(width=210)
+    drawn: list[Any] = []
+    for each in trees:
+        title = f"{each.panel[-1]}: {each.classes} {'class' if each.classes == 1 else 'classes'}"
+        names, low = [each.names[i] for i in each.tree.order], max(0, each.tree.minimum - 2)
+        drawn.append(dendrogram(title, names, each.tree, low).properties(width=210))
+    return alt.hconcat(*drawn).resolve_scale(x="independent", y="independent")
 
 
 def dendrogram(title: Any, names: Sequence[str], tree: Dendrogram, low: int = 0) -> Any:
@@ -211,15 +202,11 @@ def _matrix(grid: ClassGrid) -> Any:
     several = len({row.group for row in grid.rows}) > 1
     names = [f"{row.group}: {row.name}" if several else row.name for row in grid.rows]
     cells = [
-        {
-            "platform": name,
-            "model": head,
-            "class": cell.text,
-            "shade": "none" if cell.number is None else str((cell.number - 1) % len(_SHADES)),
-        }
+        {"platform": name, "model": head, "class": cell.text,
+         "shade": "none" if cell.number is None else str((cell.number - 1) % len(_SHADES))}
         for name, row in zip(names, grid.rows, strict=True)
         for head, cell in zip(heads, row.cells, strict=True)
-    ]
+    ]  # fmt: skip
     domain = ["none", *map(str, range(len(_SHADES)))]
     base = alt.Chart(alt.Data(values=cells)).encode(
         x=alt.X("model:N", title=None, sort=heads, axis=alt.Axis(labelAngle=-40, labelLimit=400)),
@@ -278,22 +265,15 @@ def layer_chart(profile: LayerProfile) -> Chart:
         marked = base.transform_calculate(
             kind="datum.kind == 'activation' || datum.kind == 'pooling' ? datum.kind : 'other'"
         )
+        points = marked.mark_point(filled=True, color=_LINE, opacity=1, size=40)
         panels += [base.mark_line(color=GRID).encode(y=down)]
-        panels += [
-            marked.mark_point(filled=True, color=_LINE, opacity=1, size=40).encode(
-                y=down, shape=shapes, description="what:N"
-            )
-        ]
+        panels += [points.encode(y=down, shape=shapes, description="what:N")]
     rings = base.mark_point(filled=False, color=_RING, opacity=1, size=70).transform_filter("datum.ring != null")
     panels.append(rings.encode(y=alt.Y("ring:Q", title="remaining precision, bits", scale=bits), description="what:N"))
-    above = alt.layer(*panels).properties(width=width, height=160, title=alt.Title(_caption(profile), anchor="start"))
+    caption = [f"{profile.title}: {profile.platforms} platforms show every node"]
+    if profile.hidden:
+        caption.append("rings: all platforms that show the node")
+    caption += [_short(f"{name}: {reason}") for name, reason in profile.hidden]
+    above = alt.layer(*panels).properties(width=width, height=160, title=alt.Title(caption, anchor="start"))
     counts = base.mark_bar(color=_LINE).encode(y=alt.Y("classes:Q", title="classes", axis=alt.Axis(tickMinStep=1)))
     return chart(alt.vconcat(above, counts.properties(width=width, height=80)))
-
-
-def _caption(profile: LayerProfile) -> Sequence[str]:
-    """Returns the title, and a line for each platform that does not show every node."""
-    lines = [f"{profile.title}: {profile.platforms} platforms show every node"]
-    if profile.hidden:
-        lines.append("rings: all platforms that show the node")
-    return [*lines, *(_short(f"{name}: {reason}") for name, reason in profile.hidden)]
