@@ -6,6 +6,7 @@
     runtime: (c) => [c.runtime], severity: (c) => [c.severity], condition: (c) => [c.nature], stage: (c) => [c.stage],
     gets: (c) => [c.damage], dtype: (c) => c.dtypes, upstream: (c) => [c.upstream],
   };
+  const FIRST = 40;  // rows, until the button
   const ORDERED = { severity: ["critical", "high", "medium", "low"], condition: Object.keys(natures) };
   const made = (tag, properties = {}, ...children) => {
     const node = Object.assign(document.createElement(tag), properties);
@@ -46,7 +47,7 @@
   const count = made("p", { className: "count", ariaLive: "polite" });
   const list = made("div");
 
-  const show = () => {
+  const show = (all = false) => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const chosen = causes.filter((c) => {
       const text = [c.title, c.condition, c.runtime, ...c.functions].join(" ").toLowerCase();
@@ -56,13 +57,16 @@
     count.textContent = `${chosen.length} of ${causes.length} causes; counted: ${totals.zoo.toLocaleString("en")} zoo models, ${totals.everyday} everyday programs`;
     list.replaceChildren();
     let group = "", rows;
-    for (const c of chosen) {
+    for (const c of chosen.slice(0, all ? undefined : FIRST)) {
       if (group !== c.severity + c.nature) {
         group = c.severity + c.nature;
         rows = made("ul");
         list.append(made("h3", {}, `${c.severity}: ${c.nature} `, made("small", {}, natures[c.nature])), rows);
       }
       rows.append(row(c));
+    }
+    if (!all && chosen.length > FIRST) {
+      list.append(made("button", { className: "md-button", onclick: () => show(true) }, `show all ${chosen.length}`));
     }
     const asked = Object.entries({ search, ...fields }).filter(([, field]) => field.value);
     history.replaceState(null, "", "?" + new URLSearchParams(asked.map(([name, field]) => [name, field.value])));
@@ -71,7 +75,7 @@
   for (const [name, value] of new URLSearchParams(location.search)) {
     if (name === "search" || name in fields) (name === "search" ? search : fields[name]).value = value;
   }
-  form.addEventListener("input", show);
+  form.addEventListener("input", () => show());
   root.append(made("style", {}, STYLE), form, count, list);
   show();
 })();

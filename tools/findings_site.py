@@ -18,6 +18,8 @@ from pages import made_files  # noqa: E402
 MARK = "<!-- filters -->"
 SCRIPT = Path(__file__).with_name("findings_index.js")
 FILTERS = '<div id="findings-index" data-from="findings.json"></div>\n<script src="index.js" defer></script>\n'
+#: How much a page counts in the search; the page of one cause a fifth. The start page has the questions as headings.
+BOOSTS = {"index.md": 4.0, "findings/README.md": 2.0}
 _SCRIPT_LINK = re.compile(r"\]\(((?:[\w./-]*/)?[\w-]+/[\w-]+)\.py\)")
 _FOLDER_LINK = re.compile(r"\]\(([\w-]+/)\)")
 
@@ -33,6 +35,7 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Returns the page's text with the index; links to the script of a cause, or to a folder, become links to pages."""
     source = page.file.src_uri
+    page.meta["search"] = {"boost": BOOSTS.get(source, 0.2 if source.startswith("findings/") else 1.0)}
     if source == "findings/README.md":
         markdown = _FOLDER_LINK.sub(r"](\1index.md)", markdown.replace(MARK, FILTERS))
     elif source.startswith("findings/"):
