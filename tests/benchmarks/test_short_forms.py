@@ -63,6 +63,11 @@ SHORT_FORMS = (
     ShortForm("findings/case_calls.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "^0 predicates are not met"),
     ShortForm("findings/everyday_calls.py", "--only audio --out calls.gz", r"[1-9]\d* programs, [1-9]\d* overloads"),
     ShortForm("findings/publish.py", "{findings}", r"\d+ causes listed, \d+ with an upstream link"),
+    ShortForm(
+        "findings/releases.py",
+        "{findings} openvino-cpu openvino-cpu/eq_wrong.py --package openvino --oldest 2026.4.0",
+        r"openvino-cpu/eq_wrong.py: first 2026\.4\.0",
+    ),
     ShortForm("findings/run_scripts.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "^fault: onnxruntime-cpu"),
     ShortForm("fleet_simulation.py", "--cases 50000 --nodes 100", r"(?s)limit: \w.*store: \d+ GiB in 1,100 segments"),
     ShortForm("front_ends.py", "{catalogue} --every 3 --samples-only", r"[1-9]\d* samples that cpu/eager runs"),
