@@ -130,7 +130,7 @@ def answers(report: dict[str, Any], group: Sequence[Report]) -> dict[str, Answer
     """Reads what `mindgap diff --json` prints."""
     found: dict[str, Answer] = {}
     for each in group:
-        rows = [row for row in report["rows"] if row["model"] == each.program]
+        rows = [row for row in report["rows"] if row["model"].startswith(each.program)]
         refused = [row["reason"] for row in report["refused"] if row["source"] == each.source]
         found[each.link] = _answer(rows[0]) if rows else Answer("refused", frozenset(), " ".join(refused))
     return found
