@@ -109,8 +109,9 @@ def off(got: torch.Tensor, right: torch.Tensor, scale: bool) -> torch.Tensor:
     return torch.where(same, 0.0, apart.nan_to_num(torch.inf, torch.inf))
 
 
-def compared(got: Tensors, eager: Tensors, right: Tensors, floor: float, scale: bool) -> str:
-    """Describes how the outputs differ; empty where they do not. `floor`: the least error that counts, over 16."""
+def compared(got: Tensors, eager: Tensors, right: Tensors, floor: float | None, scale: bool) -> str:
+    """Describes how the outputs differ; empty where they do not. `floor`: the least error that counts, over 16; None
+    for that of each output's dtype."""
     if len(got) != len(eager):
         return f"structural: {len(got)} outputs for {len(eager)}"
     for number, (g, e, r) in enumerate(zip(got, eager, right, strict=True)):
@@ -121,15 +122,19 @@ def compared(got: Tensors, eager: Tensors, right: Tensors, floor: float, scale: 
         if not g.numel():
             continue
         far, near = off(g, r, scale), off(e, r, scale)
-        least = floor if e.is_floating_point() or e.is_complex() else 0.0
+        floating = e.is_floating_point() or e.is_complex()
+        least = 0.0 if not floating else torch.finfo(e.dtype).eps if floor is None else floor
         limit = 16 * (near.max() if scale else near).clamp_min(least)
         if (far > limit).any():
             return f"wrong: output {number} is off by {far.max().item():.3g}, eager by {near.max().item():.3g}"
     return ""
 
 
-def run(graph: Graph, arrays: Sequence[Any], way: str, scale: bool) -> str:
-    """Runs a graph on a runtime and compares it: `fails: …`, `structural: …`, `wrong: …`, or empty."""
+def run(graph: Graph, arrays: Sequence[Any], way: str, scale: bool, narrow: bool) -> str:
+    """Runs a graph on a runtime and compares it: `fails: …`, `structural: …`, `wrong: …`, or empty.
+
+    `narrow`: an output may have the precision of the coarsest dtype on the way, in place of its own.
+    """
     warnings.simplefilter("ignore")
 
     def made(widened: bool = False) -> tuple[Program, list[torch.Tensor]]:
@@ -153,14 +158,14 @@ def run(graph: Graph, arrays: Sequence[Any], way: str, scale: bool) -> str:
             got = WAYS[way](*made())
         except Exception as error:
             return f"fails: {type(error).__name__}: {error}".replace("\n", " ")[:300]
-    return compared(got, eager, right, floor, scale)
+    return compared(got, eager, right, floor if narrow else None, scale)
 
 
-def apart(graph: Graph, arrays: Sequence[Any], way: str, scale: bool) -> str:
+def apart(graph: Graph, arrays: Sequence[Any], way: str, scale: bool, narrow: bool = False) -> str:
     """`run` in a process of its own, which may crash or hang."""
     context = multiprocessing.get_context("fork")
     receive, send = context.Pipe(duplex=False)
-    child = context.Process(target=lambda: send.send(run(graph, arrays, way, scale)))
+    child = context.Process(target=lambda: send.send(run(graph, arrays, way, scale, narrow)))
     child.start()
     send.close()
     try:
@@ -178,7 +183,7 @@ def audited(directory: CampaignDirectory, case: str, platform: str) -> dict[str,
     (row,) = rows_of_case(directory, case, platform)
     finding, way, tensors = row["word"] in FINDINGS, platform.split("/")[0], default_tensor_store()
     graph = graph_of(directory, row)
-    whole, alone = apart(graph, materialise_all(graph, tensors), way, scale=True), ""
+    whole, alone = apart(graph, materialise_all(graph, tensors), way, scale=True, narrow=not finding), ""
     if finding and row["culprit_node"] is not None and row["culprit_node"] >= 0:
         one = node_alone(graph, row["culprit_node"], tensors)
         alone = apart(one, materialise_all(one, tensors), way, scale=False)
