@@ -247,9 +247,9 @@ def test_vectors_of_another_width_are_in_force_or_refused(cache):
 @needs_compiler
 def test_a_cache_is_used_for_what_it_was_made_for_and_emptied_otherwise(cache):
     opened("cpu/inductor")
-    plain = [d for d in cache.iterdir() if json.loads((d / "made-for.json").read_text())["options"] == {}]
+    plain = [d for d in cache.glob("mindgap-*") if json.loads((d / "made-for.json").read_text())["options"] == {}]
     opened("cpu/inductor@freezing=1")
-    assert len(plain) == 1 and len(list(cache.iterdir())) > 1
+    assert len(plain) == 1 and len(list(cache.glob("mindgap-*"))) > 1
     left = plain[0] / "left"
     left.write_text("by an earlier run")
     opened("cpu/inductor")
@@ -257,6 +257,20 @@ def test_a_cache_is_used_for_what_it_was_made_for_and_emptied_otherwise(cache):
     (plain[0] / "made-for.json").write_text("another machine")
     opened("cpu/inductor")
     assert not left.exists() and json.loads((plain[0] / "made-for.json").read_text())["options"] == {}
+
+
+@needs_compiler
+def test_what_was_compiled_without_vectors_is_not_taken_where_there_are_some(cache, monkeypatch):
+    from mindgap.platforms.pytorch.compilation import inductor_settings
+
+    opened("cpu/inductor")
+    before = {*cache.glob("mindgap-*")}
+    monkeypatch.setattr(inductor_settings, "pick_vec_isa", lambda: None)  # its trial compilation failed
+    opened("cpu/inductor")
+    (new,) = {*cache.glob("mindgap-*")} - before
+    facts = json.loads((new / "made-for.json").read_text())
+    assert (facts["vector_isa"], facts["options"]) == ("none", {})
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(new)
 
 
 def test_without_a_compiler_inductor_is_not_available(monkeypatch):

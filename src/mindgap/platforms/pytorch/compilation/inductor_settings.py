@@ -44,17 +44,22 @@ def establish(options: Options, description: Mapping[str, Any]) -> dict[str, Any
     `PlatformError` for a pass that this version lacks."""
     # It prints a traceback for every graph that is not valid, which is nothing to print about here.
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
-    compiler = _compiler()
-    _claim_cache(options, description, compiler)
     if "without" in options:
         require_names("without", options["without"].split("+"), inductor_passes(), f"Inductor {torch.__version__}")
-    with configured(options):
-        isa = pick_vec_isa()
-        width = isa.bit_width() if isa else 1
+    compiler = _compiler()
+    name, width = _vectors(options)
+    _claim_cache(options, description, compiler, name)
     wanted = int(options.get("simdlen", width))
     if wanted != width:
-        raise Fallback(f"simdlen={wanted} is not in force: Inductor would use {isa} of {width} bits")
-    return {"compiler": compiler, "vector_isa": str(isa) if isa else "none", "vector_bits": width}
+        raise Fallback(f"simdlen={wanted} is not in force: Inductor would use {name} of {width} bits")
+    return {"compiler": compiler, "vector_isa": name, "vector_bits": width}
+
+
+def _vectors(options: Options) -> tuple[str, int]:
+    """The vector instructions that Inductor uses after a trial compilation, and their bits; `none` has one."""
+    with configured(options):
+        isa = pick_vec_isa()
+    return (str(isa), isa.bit_width()) if isa else ("none", 1)
 
 
 def compile_graph(module: torch.fx.GraphModule, options: Options, run: Callable[[Program], Any]) -> Program:
@@ -93,14 +98,15 @@ def claim_cache_on_cpu(options: Options) -> None:
     """Sets the cache of the platform with these options in a process that runs programs: the compiler's checks of the
     processor and kernels that are alike are made once."""
     description = {"threads": thread_counts(), "capability": torch.backends.cpu.get_cpu_capability(), "device": "cpu"}
-    _claim_cache(options, description | hardware(DEVICES["cpu"]), _compiler())
+    _claim_cache(options, description | hardware(DEVICES["cpu"]), _compiler(), _vectors(options)[0])
 
 
-def _claim_cache(options: Options, description: Mapping[str, Any], compiler: str) -> None:
+def _claim_cache(options: Options, description: Mapping[str, Any], compiler: str, isa: str) -> None:
     """Points Inductor at a directory for exactly these facts.
 
-    Inductor's own key leaves out the processor, the compiler and the number of threads, though generated
-    code depends on all three. The facts lie in the directory: one that states others is emptied.
+    Inductor's own key leaves out the processor, the compiler, the vector instructions that a trial compilation finds
+    and the number of threads, though generated code depends on all of them. The facts lie in the directory: one that
+    states others is emptied.
     """
     global _base
     made_for = {
@@ -109,6 +115,7 @@ def _claim_cache(options: Options, description: Mapping[str, Any], compiler: str
         "processor": processor().name,
         "flags": sorted(processor().flags),
         "compiler": compiler,
+        "vector_isa": isa,
         # Inductor's key holds its configuration.
         "options": {key: value for key, value in options.items() if key not in ("stage", "off", "without")},
         "threads": description["threads"],
