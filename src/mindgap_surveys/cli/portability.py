@@ -106,14 +106,11 @@ def _ported(
     from mindgap.workflows.diff import diff_many
     from mindgap_surveys.support.portability import ported_functions, without_answer
     from mindgap_zoo.operator_samples.public_names import draws_random, sources_of
-    from mindgap_zoo.operator_samples.signatures import options_of
 
     scanned = scan(path, _is_method)
     sources: dict[str, Sequence[str]] = {}
     for full in scanned.uses:
-        forms = scanned.forms[full]
-        options = [options_of(full, form.positional, dict(form.keywords)) for form in forms]
-        if found := sources_of(full, options, all(form.complete for form in forms)):
+        if found := sources_of(full, *_options(full, scanned)):
             sources[full] = found
     if not sources and not programs:
         raise MindgapError(f"{path}: {scanned.files} files call no function of PyTorch that has samples to try")
@@ -165,6 +162,15 @@ def _is_method(name: str, form: CallForm) -> bool:
 
     method = is_tensor_method(name, len(form.positional), dict(form.keywords), form.complete)
     return method and bool(sources_of(f"torch.Tensor.{name}"))
+
+
+def _options(full: str, scanned: CodeScan) -> tuple[list[Mapping[str, object]], bool]:
+    """The options of the calls of a function, and whether each call shows all of its options."""
+    from mindgap_zoo.operator_samples.signatures import options_of
+
+    forms = scanned.forms[full]
+    options = [options_of(full, form.positional, dict(form.keywords)) for form in forms]
+    return options, all(form.complete for form in forms)
 
 
 def _captured(

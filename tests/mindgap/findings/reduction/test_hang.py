@@ -58,9 +58,13 @@ def test_the_deadline_follows_the_longest_time_of_a_graph_that_ended() -> None:
         pytest.param("hangs", "while True: pass", 1, FAULT, marks=pytest.mark.nightly),
         ("hangs", "return model(*fresh())", 0, NO_FAULT),
         pytest.param(
-            "hangs", "os.abort()", 2, "Another fault than the one that this script shows.", marks=pytest.mark.nightly
+            "hangs",
+            "import os; os.abort()",
+            2,
+            "Another fault than the one that this script shows.",
+            marks=pytest.mark.nightly,
         ),
-        ("crashes", "os.abort()", 1, FAULT),
+        ("crashes", "import os; os.abort()", 1, FAULT),
         ("crashes", "raise ValueError", 2, "Another fault than the one that this script shows."),
     ],
 )
