@@ -1,7 +1,7 @@
 """Passes of TVM, flags of IREE's compiler and properties of OpenVINO's CPU plugin by name, and the lines that leave
 some out.
 
-Left out of the lists is what no program compiles without. A compiler of another version knows some of them only.
+The lists hold what programs were seen to compile without. A compiler of another version may know only some of them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from mindgap.platforms.name import PlatformName
+from mindgap.platforms.openvino.backend import SWITCHES
 
-#: Each alone and all together can be left out of a compilation (0.27.0.post1).
+#: Each alone and all together can be left out of a compilation by 0.27.0.post1 (`mindgap diff -p tvm/cpu@without=…`).
 _TVM: Final = (
     "FoldConstant", "FuseOps", "FuseTIR", "RewriteDataflowReshape", "StaticPlanBlockMemory", "KillAfterLastUse",
     "s_tir.CanonicalizeLoop", "s_tir.StmtSimplify", "s_tir.InjectSoftwarePipeline", "tirx.NarrowDataType",
@@ -28,9 +29,6 @@ _IREE: Final = (
     "iree-llvmcpu-loop-unrolling", "iree-llvmcpu-loop-vectorization", "iree-llvmcpu-slp-vectorization",
     "iree-llvmcpu-link-embedded",
 )  # fmt: skip
-
-#: The properties that the plugin of a release has, and how they switch a part off.
-_OPENVINO: Final = {"SNIPPETS_MODE": "DISABLE", "LP_TRANSFORMS_MODE": "NO"}
 
 
 def tvm_passes(_: PlatformName) -> Sequence[str]:
@@ -50,8 +48,8 @@ def iree_remedy(names: Sequence[str]) -> str:
 
 
 def openvino_properties(_: PlatformName) -> Sequence[str]:
-    return [*_OPENVINO]
+    return [*SWITCHES]
 
 
 def openvino_remedy(names: Sequence[str]) -> str:
-    return f'openvino.Core().compile_model(…, "CPU", { ({each: _OPENVINO[each] for each in names}) })'
+    return f'openvino.Core().compile_model(…, "CPU", { ({each: SWITCHES[each] for each in names}) })'

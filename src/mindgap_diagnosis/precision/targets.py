@@ -175,16 +175,9 @@ def file_target(
             of = replace(of, operators=tuple(replace(o, line=lines.get(o.name, "")) for o in of.operators))
             notes = _notes(platform, to, exported=bool(lines) and tool.takes_file)
             yield FileTarget(
-                graph,
-                arrays,
-                of,
-                to,
-                runs,
-                [name for name, _ in named],
-                platform,
-                carried=tool is ONNX_TOOL or to != "int8",
-                notes=notes,
-            )
+                graph, arrays, of, to, runs, [name for name, _ in named], platform,
+                carried=tool is ONNX_TOOL or to != "int8", notes=notes,
+            )  # fmt: skip
 
 
 def _program(

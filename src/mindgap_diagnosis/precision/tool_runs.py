@@ -74,7 +74,7 @@ def tool_of(platform: PlatformName, to: str) -> Tool | None:
         raise MindgapError(
             f"--to {to} on {platform} needs {library}, which is not installed: pip install 'mindgap[{extra}]'"
         )
-    # A hint of one's own decides alone: what stays is then said by casts.
+    # The user's hint holds for the whole model: only casts keep an operator in float32 then.
     return None if to == "bfloat16" and platform.options.get("precision") else tool
 
 

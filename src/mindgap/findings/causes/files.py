@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,18 +20,8 @@ _CAUSES: Final = TypeAdapter(tuple[Cause, ...])
 
 def causes_text(causes: Sequence[Cause]) -> str:
     """The content of `causes.json`: its version, and the causes in the given order, without what is the default."""
-    data = {"mindgap_causes": _VERSION, "causes": [*map(_fields, causes)]}
-    return json.dumps(data, indent=1, default=str, ensure_ascii=False) + "\n"
-
-
-def _fields(value: Any) -> Any:
-    """The fields of a dataclass that are not their defaults, as `read_causes` takes them."""
-    if isinstance(value, tuple):
-        return [*map(_fields, value)]  # pyright: ignore[reportUnknownArgumentType] # of any dataclass
-    if not is_dataclass(value):
-        return value
-    given = ((each, getattr(value, each.name)) for each in fields(value))
-    return {each.name: _fields(held) for each, held in given if held != each.default}
+    listed = _CAUSES.dump_python(tuple(causes), mode="json", exclude_defaults=True)
+    return json.dumps({"mindgap_causes": _VERSION, "causes": listed}, indent=1, ensure_ascii=False) + "\n"
 
 
 def read_causes(file: Path) -> tuple[Cause, ...]:

@@ -9,10 +9,10 @@ from functools import partial
 
 import numpy as np
 
-from mindgap.findings.reduction import edits
 from mindgap.findings.reduction.condition import TriggerCondition, condition_of
 from mindgap.findings.reduction.hang import with_hang_deadline
 from mindgap.findings.reduction.model_file import with_model_file
+from mindgap.findings.reduction.passes import alone
 from mindgap.findings.reduction.reducer import Check, Reduction, ReductionLimits, reduce
 from mindgap.findings.reduction.reproducer import CRASH_LIMIT_S, Array, Reproducer, short_reproducer
 from mindgap.findings.reduction.specification import specified_in_worker
@@ -59,16 +59,15 @@ def reduce_finding(
     A refusal is reduced too: to what the platform refuses and the reference runs. Raises `MindgapError` for a row that
     is neither, and where the graph no longer shows it.
     """
-    whole, symptom = graph, symptom_of(row)
+    symptom = symptom_of(row)
     trials, deadline = context, None
     if symptom.status == "timeout":
         trials, deadline = with_hang_deadline(context, row.platform, graph)
     check = check_of(symptom, trials)
-    nodes = (row.culprit.node,) if row.culprit is not None and row.culprit.node >= 0 else ()
+    start = _failing_alone(graph, row, check, context.tensors)
+    nodes = (row.culprit.node,) if start is graph and row.culprit is not None and row.culprit.node >= 0 else ()
     specify = partial(specified_in_worker, execute=context.execute)
-    graph = _failing_alone(graph, row, check, context.tensors)
-    nodes = nodes if graph is whole else ()
-    reduction = reduce(graph, check, context.tensors, nodes=nodes, limits=limits, specify=specify)
+    reduction = reduce(start, check, context.tensors, nodes=nodes, limits=limits, specify=specify)
     last = GraphComparison(context, row.model, reduction.graph).row(row.platform)
     final = symptom.found_in(last)
     if final is None:
@@ -95,7 +94,7 @@ def reduce_finding(
         else StageAtFault("unknown", ("It was not looked for.",))
     )
     return ReducedFinding(
-        reduction, final, passing, made, whole, row, special, stage, refusal(reduction.graph, inputs), condition
+        reduction, final, passing, made, graph, row, special, stage, refusal(reduction.graph, inputs), condition
     )
 
 
@@ -104,11 +103,9 @@ def _failing_alone(graph: Graph, row: Row, check: Check, tensors: TensorStore | 
     fault = row.independent_faults[0]
     if graph.grad or not has(fault.reasons, "failed_alone"):
         return graph
-    made = [graph.first_value[node] + slot for node in fault.nodes for slot in range(len(graph.nodes[node].outputs))]
-    outputs = [value for value in made if graph.values[value] is not None]
-    for folded in (False, True):
+    for made in alone(graph, fault.nodes, tensors):
         with suppress(GraphError):
-            part = edits.part(graph, fault.nodes, outputs, tensors, folded=folded)
+            part = made()
             if check(part) == "shows":
                 return part
     return graph

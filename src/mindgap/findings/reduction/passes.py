@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from mindgap.findings.reduction import edits
 from mindgap.findings.reduction.reducer import Reducer
-from mindgap.graph import Constant, Graph, contiguous_stride, materialise, operands
+from mindgap.graph import Constant, Graph, TensorStore, contiguous_stride, materialise, operands
 
+#: Graphs, each made when it is called, which raises `GraphError` where there is none.
+Candidates = Iterator[Callable[[], Graph]]
 #: Steps that are tried one by one before the search doubles them.
 _LINEAR = 4
 
@@ -48,21 +51,26 @@ _SINGLY: Final = 256
 
 def only(reducer: Reducer, nodes: Sequence[int]) -> None:
     """We have tried the graph of these nodes alone, their operands as inputs, with each of their results as output."""
-    graph, inside = reducer.graph, sorted(set(nodes))
+    any(map(reducer.consider, alone(reducer.graph, nodes, reducer.tensors)))
+
+
+def alone(graph: Graph, nodes: Sequence[int], tensors: TensorStore | None) -> Candidates:
+    """The graphs of these nodes alone: with the results of the last as outputs, then with all."""
+    inside = sorted(set(nodes))
     made = [graph.first_value[n] + slot for n in inside for slot in range(len(graph.nodes[n].outputs))]
     outputs = [value for value in made if graph.values[value] is not None]
-    last = [value for value in outputs if graph.producer[value] == inside[-1]]
-    for wanted in (last, outputs):
-        if _cut(reducer, graph, inside, wanted):
-            return
+    yield from _parts(graph, inside, [value for value in outputs if graph.producer[value] == inside[-1]], tensors)
+    yield from _parts(graph, inside, outputs, tensors)
+
+
+def _parts(graph: Graph, nodes: Sequence[int], outputs: Sequence[int], tensors: TensorStore | None) -> Candidates:
+    """A part: what other nodes made as inputs, then what is known when the graph is loaded as constants."""
+    for folded in (False, True) if outputs else ():
+        yield partial(edits.part, graph, nodes, outputs, tensors, folded=folded)
 
 
 def _cut(reducer: Reducer, graph: Graph, nodes: Sequence[int], outputs: Sequence[int]) -> bool:
-    """Tries a part: what other nodes made as inputs, then what is known when the graph is loaded as constants."""
-    return bool(outputs) and any(
-        reducer.consider(lambda f=folded: edits.part(graph, nodes, outputs, reducer.tensors, folded=f))
-        for folded in (False, True)
-    )
+    return any(map(reducer.consider, _parts(graph, nodes, outputs, reducer.tensors)))
 
 
 def fewer_outputs(reducer: Reducer) -> None:

@@ -42,7 +42,7 @@ _FRONTEND: Final = Option(
     "frontend", "openvino.convert_model on a torch.export program (default), or on an ONNX model", ("pytorch", "onnx")
 )
 #: Parts of the CPU plugin that a property switches off: code generated for several operators, and integer arithmetic.
-_OFF: Final = {"SNIPPETS_MODE": "DISABLE", "LP_TRANSFORMS_MODE": "NO"}
+SWITCHES: Final = {"SNIPPETS_MODE": "DISABLE", "LP_TRANSFORMS_MODE": "NO"}
 _OPTIONS: Final = (
     _FRONTEND,
     Option(
@@ -60,8 +60,8 @@ _OPTIONS: Final = (
         "without",
         "properties that switch a part off, joined by +",
         (),
-        rf"({'|'.join(_OFF)})(\+({'|'.join(_OFF)}))*",
-        " and ".join(_OFF),
+        rf"({'|'.join(SWITCHES)})(\+({'|'.join(SWITCHES)}))*",
+        " and ".join(SWITCHES),
     ),
 )
 #: OpenVINO's element type -> the graph's dtype name, for what numpy holds through ml_dtypes only.
@@ -336,7 +336,7 @@ def properties(options: Options) -> dict[str, str | int]:
 
 
 def _switched_off(without: str) -> dict[str, str | int]:
-    return {name: value for name, value in _OFF.items() if name in without.split("+")}
+    return {name: value for name, value in SWITCHES.items() if name in without.split("+")}
 
 
 def _accelerator_properties(options: Options) -> dict[str, str | int]:
