@@ -29,7 +29,7 @@
 
   const inCode = (text) => text.split("`").map((part, i) => (i % 2 ? made("code", {}, part) : part));
   const met = (c) => c.zoo === null ? "not counted"
-    : `${c.bound ? "at most " : ""}${c.zoo} zoo models, ${c.everyday} everyday programs`;
+    : `${c.bound && c.zoo + c.everyday ? "at most " : ""}${c.zoo} zoo models, ${c.everyday} everyday programs`;
   const row = (c) => made("li", {},
     made("a", { href: c.page }, ...inCode(c.title)),
     made("div", {}, [c.runtime, c.stage, c.dtypes.join(", "), met(c)].filter(Boolean).join(" · ") + " · upstream: ",

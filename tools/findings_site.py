@@ -35,6 +35,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Returns the page's text with the index; links to the script of a cause, or to a folder, become links to pages."""
     source = page.file.src_uri
+    if source == "index.md" or (source.startswith("findings/") and source != "findings/README.md"):
+        page.meta["hide"] = ["navigation"]  # such pages are in no section, and get the room
     page.meta["search"] = {"boost": BOOSTS.get(source, 0.2 if source.startswith("findings/") else 1.0)}
     if source == "findings/README.md":
         markdown = _FOLDER_LINK.sub(r"](\1index.md)", markdown.replace(MARK, FILTERS))

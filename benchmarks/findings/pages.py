@@ -58,10 +58,12 @@ def counts_text(each: Listed, totals: Totals) -> str:
     counts = each.counts
     if counts.zoo is None:
         return "not counted: no call of an operator shows the condition"
-    bound = "at most " if counts.bound else ""
+    zoo, everyday = [
+        f"{'at most ' if counts.bound and met else ''}{met:,}" for met in (counts.zoo, counts.everyday or 0)
+    ]
     words = (
-        f"{bound}{counts.zoo:,} of {totals.zoo:,} zoo models ({counts.zoo_calls:,} call the functions), "
-        f"{bound}{counts.everyday:,} of {totals.everyday:,} everyday programs ({counts.everyday_calls:,} call them)"
+        f"{zoo} of {totals.zoo:,} zoo models ({counts.zoo_calls:,} call the functions), "
+        f"{everyday} of {totals.everyday:,} everyday programs ({counts.everyday_calls:,} call them)"
     )
     return words + ("; values of tensors were not counted" if counts.bound else "")
 
@@ -83,7 +85,7 @@ def runtime_page(listed: Sequence[Listed], totals: Totals) -> str:
             lines += [
                 f"## {severity.capitalize()}",
                 "",
-                "| condition | what happens, and when | stage | zoo | everyday | upstream |",
+                "| what happens, and when | condition | stage | zoo | everyday | upstream |",
             ]
             lines += ["|---|---|---|---|---|---|", *map(_row, chosen), ""]
     return "\n".join(lines)
@@ -91,10 +93,12 @@ def runtime_page(listed: Sequence[Listed], totals: Totals) -> str:
 
 def _row(each: Listed) -> str:
     counts = each.counts
-    bound = "≤ " if counts.bound else ""
-    met = ["not counted"] * 2 if counts.zoo is None else [f"{bound}{counts.zoo:,}", f"{bound}{counts.everyday:,}"]
+    met = [
+        "not counted" if met is None else f"≤\u00a0{met:,}" if counts.bound and met else f"{met:,}"
+        for met in (counts.zoo, counts.everyday)
+    ]
     link = f"[{each.title}]({Path(each.page).name})"
-    return _cells(each.nature, link, each.cause.stage, *met, _upstream(each))
+    return _cells(link, each.nature, each.cause.stage, *met, _upstream(each))
 
 
 def _cells(*cells: str) -> str:
