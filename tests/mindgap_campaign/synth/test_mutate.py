@@ -47,8 +47,9 @@ def test_most_proposals_run(kind: str):
         if isinstance(mutant, str):
             reasons[mutant] += 1
     assert tried >= 20
-    assert ran >= (0.7 if kind == "shape" else 0.85) * tried, reasons
-    assert useful >= 0.7 * tried, reasons
+    # Not every operator takes each dtype and size: there the trial decides.
+    assert ran >= {"cast": 0.7, "shape": 0.6}.get(kind, 0.85) * tried, reasons
+    assert useful >= (0.6 if kind in ("cast", "shape") else 0.7) * tried, reasons
 
 
 def test_the_same_seed_proposes_the_same():
@@ -180,15 +181,19 @@ def test_exceptional_values_say_so():
 def test_a_whole_graph_changes_its_dtype():
     found: set[str] = set()
     graph = chain("aten.relu.default", "aten.exp.default")
-    for seed in range(60):
+    for seed in range(200):
         proposal = propose(graph, random.Random(seed), RULES, "cast")
         assert proposal is not None
         if isinstance(proposal.edits[0], InputEdit):
+            graph_of_another_dtype = apply(graph, proposal.edits)
+            assert graph_of_another_dtype.inputs[0].spec.shape == (3, 4)
             found.add(proposal.edits[0].spec.dtype)
         else:
             kinds = [value for step in proposal.edits[0].steps for _, value in step.kwargs]
             assert DType("float32") in kinds
-    assert found == {"bfloat16", "float16", "float64"}
+    assert found == {
+        "bfloat16", "float16", "float64", "uint8", "int8", "int16", "int32", "int64", "bool", "complex64",
+    }  # fmt: skip
 
 
 def test_edge_shapes_reach_empty_one_and_past_sixteen_bits():
@@ -199,7 +204,7 @@ def test_edge_shapes_reach_empty_one_and_past_sixteen_bits():
         if proposal is not None:
             assert isinstance(proposal.edits[0], InputEdit)
             sizes.update(proposal.edits[0].spec.shape)
-    assert {0, 1} <= sizes
+    assert {0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65} <= sizes
     assert max(sizes) > 65_536
 
 

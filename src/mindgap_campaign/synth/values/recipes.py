@@ -41,7 +41,7 @@ MOST_LITERAL: Final = 16 << 10
 _SEEDS: Final = 8
 #: Beyond this many elements floats are uniform, of like deviation: drawing normal ones would cost more than using them.
 _MANY: Final = 1 << 14
-_FREE: Final = ValueConstraint()
+FREE: Final = ValueConstraint()
 #: Integers without a constraint.
 _INTEGERS: Final = (0, 3)
 
@@ -74,12 +74,12 @@ def recipes(
     first = rng.randrange(_SEEDS)
     edits: list[InputEdit] = []
     for number, given in enumerate(graph.inputs):
-        need, seed = needs.of.get(number, _FREE), first + number
+        need, seed = needs.of.get(number, FREE), first + number
         if exceptional and number not in held and given.spec.numel > 0:
             edits.append(InputEdit(number, given.spec, Exceptional(seed)))
         elif isinstance(given.recipe, Stored):
             edits.append(InputEdit(number, given.spec, _stored_recipe(given, need, seed, tensors)))
-        elif _unfit(given, need) if before is None else _broken(given, need, earlier.get(number, _FREE)):
+        elif _unfit(given, need) if before is None else _broken(given, need, earlier.get(number, FREE)):
             edits.append(InputEdit(number, given.spec, recipe_for(given.spec, need, seed)))
     return tuple(edits), held
 
@@ -123,7 +123,7 @@ def _floats(spec: TensorSpec, need: ValueConstraint, seed: int) -> Recipe:
     recipe = Uniform(seed, low, high) if low < high else Constant(low)
     if low <= -3.0 and high >= 3.0 and need.form == "":
         recipe = Normal(seed, 0.0, min(1.0, -low / 6, high / 6))
-    return recipe if _fits(spec, recipe) else Constant(low)
+    return recipe if fits(spec, recipe) else Constant(low)
 
 
 def _integers(spec: TensorSpec, need: ValueConstraint, seed: int) -> Recipe:
@@ -140,7 +140,8 @@ def _integers(spec: TensorSpec, need: ValueConstraint, seed: int) -> Recipe:
     return Integers(seed, first, last + 1)
 
 
-def _fits(spec: TensorSpec, recipe: Recipe) -> bool:
+def fits(spec: TensorSpec, recipe: Recipe) -> bool:
+    """Returns whether a recipe can make a tensor of this spec."""
     try:
         check_recipe(spec, recipe)
     except GraphError:
@@ -157,7 +158,7 @@ def _unfit(given: Input, need: ValueConstraint) -> bool:
 
 def _broken(given: Input, need: ValueConstraint, earlier: ValueConstraint) -> bool:
     """Tells whether the recipe met the constraint before an edit and no longer does."""
-    return not _fits(given.spec, given.recipe) or (_meets(given, earlier) and not _meets(given, need))
+    return not fits(given.spec, given.recipe) or (_meets(given, earlier) and not _meets(given, need))
 
 
 def _stored_recipe(given: Input, need: ValueConstraint, seed: int, tensors: TensorStore | None) -> Recipe:
@@ -207,7 +208,7 @@ def _held(graph: Graph, needs: Constraints) -> frozenset[int]:
         if given.spec.kind != "float"
         or number in written
         or number in needs.decisive
-        or needs.of.get(number, _FREE).form
+        or needs.of.get(number, FREE).form
         or not _plain_strides(given.spec)
     )
 

@@ -1,17 +1,20 @@
-"""Changes dtypes: one value through another dtype and back, a whole graph, or the width of indices."""
+"""Changes dtypes: one value through another dtype and back, all inputs of a dtype, one input, or the width of
+indices."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from mindgap.aten.operators import facts
-from mindgap.graph import Arg, Constant, DType, Integers, Normal, Permutation, Ref, TensorSpec, Uniform
+from mindgap.graph import Arg, Constant, DType, Integers, Normal, Permutation, Ref, Uniform
 from mindgap_campaign.synth.mutation.dataflow import DataFlow, in_random_order
 from mindgap_campaign.synth.mutation.edit import DraftCall, Edit, InputEdit, Rewrite
 from mindgap_campaign.synth.mutation.rules import Rules
 from mindgap_campaign.synth.mutation.schemas import bind, repeat
+from mindgap_campaign.synth.values.recipes import FREE, fits, recipe_for
 
 #: Where a float goes and comes back from.
 _THROUGH: Final = {
@@ -20,16 +23,18 @@ _THROUGH: Final = {
     "bfloat16": ("float32", "float16"),
     "float16": ("float32", "bfloat16"),
 }
-#: What a graph of float32 is given instead, with how often.
-_WHOLE: Final = (("bfloat16", 4), ("float64", 4), ("float16", 2))
+#: What inputs get instead, with how often. Which operators take it, the trial shows.
+_OTHERS: Final = {
+    "bfloat16": 5, "float16": 4, "float64": 4, "float32": 2, "uint8": 3, "int8": 2, "int32": 2, "int64": 2, "bool": 2,
+    "int16": 1, "complex64": 1,
+}  # fmt: skip
+_DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
 
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """Casts a value to another dtype and back (most often), all float inputs, or an index operand."""
-    ways: list[_Way] = [_round_trip, _whole, _index]
-    draw = rng.random()
-    ways.sort(key=lambda way: way is not (_round_trip if draw < 0.6 else _whole if draw < 0.85 else _index))
-    for way in ways:
+    """Casts a value to another dtype and back, all inputs of a dtype, one input, or an index operand."""
+    first = rng.choices(list(_WAYS), list(_WAYS.values()))[0]
+    for way in sorted(_WAYS, key=lambda way: way is not first):
         edits = way(flow, rng, rules)
         if edits:
             return edits
@@ -55,22 +60,39 @@ def _round_trip(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit,
 
 
 def _whole(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """Replaces float32 by another float dtype in every input and argument."""
-    names = [name for name, _ in _WHOLE]
-    other = rng.choices(names, [weight for _, weight in _WHOLE])[0]
-    edits: list[Edit] = []
-    for number, given in enumerate(flow.graph.inputs):
-        if given.spec.dtype == "float32":
-            if not isinstance(given.recipe, (Uniform, Normal, Constant, Integers, Permutation)):
-                return None
-            edits.append(InputEdit(number, TensorSpec(other, given.spec.shape, given.spec.stride), given.recipe))
-    if not edits:
+    """Replaces a dtype by another in every input and argument."""
+    return _replaced(flow, rng, rules, lambda numbers: numbers)
+
+
+def _one(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+    """Replaces the dtype of one of several inputs: operands are promoted, or are of several dtypes."""
+    return _replaced(flow, rng, rules, lambda numbers: [rng.choice(numbers)]) if len(flow.graph.inputs) > 1 else None
+
+
+def _replaced(
+    flow: DataFlow, rng: random.Random, rules: Rules, chosen: Callable[[list[int]], list[int]]
+) -> tuple[Edit, ...] | None:
+    graph = flow.graph
+    dtypes = sorted({given.spec.dtype for given in graph.inputs if isinstance(given.recipe, _DRAWN)})
+    if not dtypes:
         return None
-    for index, node in enumerate(flow.graph.nodes):
-        if other != "float64" and node.op in rules.no_half:
-            return None
-        args = tuple(_renamed(arg, other) for arg in node.args)
-        kwargs = tuple((name, _renamed(arg, other)) for name, arg in node.kwargs)
+    old = "float32" if "float32" in dtypes else rng.choice(dtypes)
+    new = rng.choices(list(_OTHERS), list(_OTHERS.values()))[0]
+    numbers = [number for number, given in enumerate(graph.inputs) if given.spec.dtype == old]
+    if new == old or any(not isinstance(graph.inputs[number].recipe, _DRAWN) for number in numbers):
+        return None
+    if new in ("bfloat16", "float16") and any(node.op in rules.no_half for node in graph.nodes):
+        return None
+    replaced = chosen(numbers)
+    edits: list[Edit] = []
+    for number in replaced:
+        spec = replace(graph.inputs[number].spec, dtype=new)
+        recipe = graph.inputs[number].recipe
+        # A recipe that the other dtype does not fit, or that its operators refuse, is chosen anew for the trial.
+        edits.append(InputEdit(number, spec, recipe if fits(spec, recipe) else recipe_for(spec, FREE, number)))
+    for index, node in enumerate(graph.nodes if replaced == numbers else ()):
+        args = tuple(_renamed(arg, old, new) for arg in node.args)
+        kwargs = tuple((name, _renamed(arg, old, new)) for name, arg in node.kwargs)
         if args != node.args or kwargs != node.kwargs:
             results = tuple(Ref(-1 - slot) for slot in range(len(node.outputs)))
             edits.append(Rewrite(index, (DraftCall(node.op, args, kwargs, len(node.outputs)),), results))
@@ -103,8 +125,10 @@ def _cast(operand: Ref, dtype: str) -> DraftCall:
     return DraftCall("aten._to_copy.default", (operand,), (("dtype", DType(dtype)),))
 
 
-def _renamed(arg: Arg, other: str) -> Arg:
-    return DType(other) if arg == DType("float32") else arg
+def _renamed(arg: Arg, old: str, new: str) -> Arg:
+    return DType(new) if arg == DType(old) else arg
 
 
 _Way = Callable[[DataFlow, random.Random, Rules], "tuple[Edit, ...] | None"]
+#: Each way with how often it is tried first.
+_WAYS: Final[dict[_Way, int]] = {_round_trip: 8, _whole: 7, _one: 3, _index: 2}

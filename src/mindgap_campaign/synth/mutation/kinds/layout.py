@@ -20,7 +20,8 @@ _DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
 
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """Gives an input other strides, makes it a slice of a larger input, or copies a value to another layout."""
+    """Gives an input other strides, makes it a slice or overlapping windows of another input, or copies a value to
+    another layout."""
     for way in rng.sample(_WAYS, len(_WAYS)):
         edits = way(flow, rng, rules)
         if edits:
@@ -96,6 +97,26 @@ def _sliced(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...
     return None
 
 
+def _overlapping(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+    """Makes an input a row of values; its readers read windows of it that overlap."""
+    for number in in_random_order(rng, range(len(flow.graph.inputs)), 6):
+        given, readers = flow.graph.inputs[number], flow.readers[number]
+        spec, rank = given.spec, len(given.spec.shape)
+        written = number in written_inputs(flow.graph) or number in flow.output_values
+        if not isinstance(given.recipe, (Uniform, Normal, Constant, Integers)) or written or rank < 2 or not spec.numel:
+            continue
+        if not 0 < len(readers) <= 3 or layout_matters(flow, number, rules):
+            continue
+        stride = list(dense_stride(spec.shape, range(rank)))
+        stride[-2] = rng.randint(1, stride[-2])
+        reach = 1 + sum((size - 1) * step for size, step in zip(spec.shape, stride, strict=True))
+        edits: list[Edit] = [InputEdit(number, TensorSpec(spec.dtype, (reach,), (1,)), given.recipe)]
+        windows = DraftCall("aten.as_strided.default", (Ref(number), spec.shape, tuple(stride)))
+        edits += [_insert_before(flow, reader, (windows,), {number: Ref(-1)}) for reader in reversed(readers)]
+        return tuple(edits)
+    return None
+
+
 def _relaid(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """Copies a node's result to another memory format or dimension order for its readers."""
     for index in in_random_order(rng, range(len(flow.graph.nodes)), 8):
@@ -151,4 +172,4 @@ def layout_matters(flow: DataFlow, value: int, rules: Rules) -> bool:
 
 
 _Way = Callable[[DataFlow, random.Random, Rules], "tuple[Edit, ...] | None"]
-_WAYS: Final[list[_Way]] = [_strided, _sliced, _relaid]
+_WAYS: Final[list[_Way]] = [_strided, _sliced, _overlapping, _relaid]

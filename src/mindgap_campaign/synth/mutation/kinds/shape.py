@@ -1,4 +1,5 @@
-"""Changes a size that several tensors share to an edge case: empty, one, odd, prime, or past 16 bits."""
+"""Changes sizes that several tensors share to edge cases: empty, one, next to the width of a vector or tile, prime, or
+past 16 bits."""
 
 from __future__ import annotations
 
@@ -41,6 +42,10 @@ _DERIVING: Final = frozenset(
 )  # fmt: skip
 #: They name the sizes of their pieces, which then no longer sum up.
 _PARTED: Final = frozenset({"split_with_sizes", "glu", "slice_backward", "tensor_split"})
+#: Next to the widths of vectors and tiles.
+_BORDERS: Final = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)
+#: How often all sizes change, each to one of those.
+_ALL: Final = 0.3
 #: How often a dimension is emptied that is no batch: most operators refuse.
 _DELIBERATE: Final = 0.15
 #: Whole numbers in arguments that may be sizes by their type and are none by their meaning.
@@ -85,22 +90,22 @@ _SHAPED: Final = {
 
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """Changes a size in all inputs that share it, and in the arguments that contain it."""
+    """Changes a size, or all, in the inputs that share it, and in the arguments that contain it."""
     graph = flow.graph
     if any(spec is None for spec in graph.values) and not all(flow.known(node) for node in graph.nodes):
         return None
     sizes = sorted({size for given in graph.inputs for size in given.spec.shape if size > 1})
     fragile = any(node.op in rules.no_empty for node in graph.nodes)
+    tried = [{size: rng.choice(_BORDERS) for size in sizes}] if rng.random() < _ALL else []
     for size in rng.sample(sizes, min(4, len(sizes))):
         for new in rng.sample(_others(size, rng), 2):
-            if new == 0 and (fragile or not (_is_batch(graph, size) or rng.random() < _DELIBERATE)):
-                continue
-            changed = _consistent(graph, {size: new})
-            if changed is None or not _moderate(graph, changed):
-                continue
-            edits = _edits(graph, changed)
-            if edits:
-                return edits
+            if new or (not fragile and (_is_batch(graph, size) or rng.random() < _DELIBERATE)):
+                tried.append({size: new})
+    for first in tried:
+        changed = _consistent(graph, first)
+        edits = _edits(graph, changed) if changed is not None and _moderate(graph, changed) else None
+        if edits:
+            return edits
     return None
 
 
@@ -111,10 +116,10 @@ def _is_batch(graph: Graph, size: int) -> bool:
 
 def _others(size: int, rng: random.Random) -> list[int]:
     """Returns edge sizes that may replace the size."""
-    odd = rng.choice((3, 5, 7, 9, 15, 17, 33, 65))
+    near, other = rng.sample(_BORDERS[1:], 2)
     prime = rng.choice((11, 13, 31, 61, 127, 131))
     large = rng.choice((65_536, 65_537, 65_539, 131_073))
-    return [new for new in (0, 1, odd, prime, size + 1, size - 1, large, large) if new != size] or [size + 1]
+    return [new for new in (0, 1, near, other, prime, size + 1, size - 1, large, large) if new != size] or [size + 1]
 
 
 def _consistent(graph: Graph, changed: dict[int, int]) -> dict[int, int] | None:
