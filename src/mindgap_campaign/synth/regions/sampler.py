@@ -20,6 +20,8 @@ from mindgap_campaign.synth.values.recipes import recipes
 
 #: Mutations of one region: mostly one, so that what a finding is due to is plain.
 _DEPTHS: Final = (1, 1, 1, 2, 2, 3)
+#: Further mutations of a base that is one operator.
+_OF_ONE_OPERATOR: Final = ("twin", "cast", "cast", "cast", "shape", "shape", "layout")
 #: Draws of a cut before a base is given up.
 _DRAWS: Final = 8
 #: Kinds of mutation that ask for undefined behaviour: on request only.
@@ -76,8 +78,9 @@ def sample_regions(
         for _ in range(wanted.mutated):
             yield from _mutated(base, piece, edits, rng, allowed, tensors)
         if single is not None and wanted.mutated:
-            # Operators that models call in one form only come in both.
-            yield from _mutated(base, piece, edits, rng, ["twin"], tensors)
+            # Operators that models call in one form, dtype, size and layout come in others.
+            for kind in _OF_ONE_OPERATOR:
+                yield from _mutated(base, piece, edits, rng, [kind], tensors)
         if wanted.exceptional and wanted.mutated:
             yield from _mutated(base, piece, edits, rng, ["value"], tensors)
 

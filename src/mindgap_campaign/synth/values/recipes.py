@@ -41,7 +41,7 @@ MOST_LITERAL: Final = 16 << 10
 _SEEDS: Final = 8
 #: Beyond this many elements floats are uniform, of like deviation: drawing normal ones would cost more than using them.
 _MANY: Final = 1 << 14
-FREE: Final = ValueConstraint()
+_FREE: Final = ValueConstraint()
 #: Integers without a constraint.
 _INTEGERS: Final = (0, 3)
 
@@ -74,12 +74,12 @@ def recipes(
     first = rng.randrange(_SEEDS)
     edits: list[InputEdit] = []
     for number, given in enumerate(graph.inputs):
-        need, seed = needs.of.get(number, FREE), first + number
+        need, seed = needs.of.get(number, _FREE), first + number
         if exceptional and number not in held and given.spec.numel > 0:
             edits.append(InputEdit(number, given.spec, Exceptional(seed)))
         elif isinstance(given.recipe, Stored):
             edits.append(InputEdit(number, given.spec, _stored_recipe(given, need, seed, tensors)))
-        elif _unfit(given, need) if before is None else _broken(given, need, earlier.get(number, FREE)):
+        elif _unfit(given, need) if before is None else _broken(given, need, earlier.get(number, _FREE)):
             edits.append(InputEdit(number, given.spec, recipe_for(given.spec, need, seed)))
     return tuple(edits), held
 
@@ -208,7 +208,7 @@ def _held(graph: Graph, needs: Constraints) -> frozenset[int]:
         if given.spec.kind != "float"
         or number in written
         or number in needs.decisive
-        or needs.of.get(number, FREE).form
+        or needs.of.get(number, _FREE).form
         or not _plain_strides(given.spec)
     )
 

@@ -9,12 +9,14 @@ from dataclasses import replace
 from typing import Final
 
 from mindgap.aten.operators import facts
-from mindgap.graph import Arg, Constant, DType, Integers, Normal, Permutation, Ref, Uniform
+from mindgap.graph import Arg, Constant, DType, Integers, Normal, Permutation, Ref, Uniform, UnknownOperator
 from mindgap_campaign.synth.mutation.dataflow import DataFlow, in_random_order
 from mindgap_campaign.synth.mutation.edit import DraftCall, Edit, InputEdit, Rewrite
 from mindgap_campaign.synth.mutation.rules import Rules
 from mindgap_campaign.synth.mutation.schemas import bind, repeat
-from mindgap_campaign.synth.values.recipes import FREE, fits, recipe_for
+from mindgap_campaign.synth.values.constraints import ValueConstraint, constraints_of
+from mindgap_campaign.synth.values.recipes import fits, recipe_for
+from mindgap_campaign.synth.values.rules import value_rules
 
 #: Where a float goes and comes back from.
 _THROUGH: Final = {
@@ -33,7 +35,8 @@ _DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """Casts a value to another dtype and back, all inputs of a dtype, one input, or an index operand."""
-    first = rng.choices(list(_WAYS), list(_WAYS.values()))[0]
+    # Of one operator, a value that is rounded first is another number only.
+    first = _whole if len(flow.graph.nodes) == 1 else rng.choices(list(_WAYS), list(_WAYS.values()))[0]
     for way in sorted(_WAYS, key=lambda way: way is not first):
         edits = way(flow, rng, rules)
         if edits:
@@ -73,23 +76,25 @@ def _replaced(
     flow: DataFlow, rng: random.Random, rules: Rules, chosen: Callable[[list[int]], list[int]]
 ) -> tuple[Edit, ...] | None:
     graph = flow.graph
-    dtypes = sorted({given.spec.dtype for given in graph.inputs if isinstance(given.recipe, _DRAWN)})
+    dtypes = sorted({given.spec.dtype for given in graph.inputs})
     if not dtypes:
         return None
     old = "float32" if "float32" in dtypes else rng.choice(dtypes)
-    new = rng.choices(list(_OTHERS), list(_OTHERS.values()))[0]
+    new = rng.choice([dtype for dtype in _OTHERS for _ in range(_OTHERS[dtype]) if dtype != old])
     numbers = [number for number, given in enumerate(graph.inputs) if given.spec.dtype == old]
-    if new == old or any(not isinstance(graph.inputs[number].recipe, _DRAWN) for number in numbers):
-        return None
     if new in ("bfloat16", "float16") and any(node.op in rules.no_half for node in graph.nodes):
+        return None
+    try:
+        needs = constraints_of(graph, value_rules()).of
+    except UnknownOperator:
         return None
     replaced = chosen(numbers)
     edits: list[Edit] = []
     for number in replaced:
-        spec = replace(graph.inputs[number].spec, dtype=new)
-        recipe = graph.inputs[number].recipe
-        # A recipe that the other dtype does not fit, or that its operators refuse, is chosen anew for the trial.
-        edits.append(InputEdit(number, spec, recipe if fits(spec, recipe) else recipe_for(spec, FREE, number)))
+        spec, recipe = replace(graph.inputs[number].spec, dtype=new), graph.inputs[number].recipe
+        if not isinstance(recipe, _DRAWN) or not fits(spec, recipe):
+            recipe = recipe_for(spec, needs.get(number, ValueConstraint()), number)
+        edits.append(InputEdit(number, spec, recipe))
     for index, node in enumerate(graph.nodes if replaced == numbers else ()):
         args = tuple(_renamed(arg, old, new) for arg in node.args)
         kwargs = tuple((name, _renamed(arg, old, new)) for name, arg in node.kwargs)

@@ -180,7 +180,8 @@ def _moderate(graph: Graph, changed: dict[int, int]) -> bool:
     """Tells whether every tensor stays small enough to run."""
     return all(
         spec is None
-        or math.prod(changed.get(size, size) for size in spec.shape) * numpy_dtype(spec.dtype).itemsize <= MOST_BYTES
+        or math.prod(max(changed.get(size, size), 1) for size in spec.shape) * numpy_dtype(spec.dtype).itemsize
+        <= MOST_BYTES
         for spec in graph.values
     )
 
