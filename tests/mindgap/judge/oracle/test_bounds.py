@@ -295,6 +295,15 @@ def test_operands_beyond_the_accumulator_are_not_judged() -> None:
     assert ordinary.kind(torch.zeros(4, 64)) == "discrepant"
 
 
+@pytest.mark.parametrize("first", [-torch.inf, -1000.0])
+def test_the_logarithm_of_a_sum_rounds_the_sum(first: float) -> None:
+    y = torch.cat([10.0 ** -torch.arange(1, 9), -(10.0 ** -torch.arange(1, 9))])
+    one = applied("aten.logaddexp.default", torch.full((16,), first), y)
+    assert one.kind(torch.log(torch.exp(torch.tensor(first)) + torch.exp(y))) is None
+    if first == -torch.inf:
+        assert one.kind(y + 1e-6) is not None
+
+
 def test_an_infinite_operand_does_not_excuse_the_others() -> None:
     x = normal(4, 64)
     x[0, 0] = float("inf")

@@ -130,9 +130,10 @@ _TRANSCENDENTAL = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "asi
 
 @rule(*_TRANSCENDENTAL)
 def transcendental(site: Site) -> list[Bound | None]:
-    """2.5u·|y|; sums of two logarithms also carry the larger operand."""
+    """2.5u·|y|; sums of two logarithms also carry the larger finite operand, and the rounding of the sum."""
     if site.call.packet in ("logaddexp", "logaddexp2"):
-        return relative(site, 4.0, torch.maximum(site.args[0].abs(), site.args[1].abs()))
+        finite = [torch.nan_to_num(each.abs(), nan=0.0, posinf=0.0) for each in site.args[:2]]
+        return relative(site, 4.0, 1.0 + torch.maximum(*finite))
     if site.call.packet == "logit":
         # x/(1 - x) near 1, rounded to the declared dtype before the logarithm.
         return relative(site, 4.0, 1.0 + 2 * max(site.u, site.u_out) / site.u)
