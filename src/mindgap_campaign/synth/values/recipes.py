@@ -35,6 +35,8 @@ from mindgap_campaign.synth.values.constraints import INF, Constraints, ValueCon
 from mindgap_campaign.synth.values.rules import ValueRules, value_rules
 from mindgap_campaign.synth.values.structured import structured_recipe
 
+#: What can be drawn for another shape.
+DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
 #: The largest tensor whose very bytes may stand in a region's description.
 MOST_LITERAL: Final = 16 << 10
 #: Few, so that inputs of one spec in the regions of one base are often one array.

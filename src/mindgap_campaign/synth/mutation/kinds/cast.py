@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Final
 
 from mindgap.aten.operators import facts
-from mindgap.graph import Arg, Constant, DType, Integers, Normal, Permutation, Ref, Uniform, UnknownOperator
+from mindgap.graph import Arg, DType, Ref, UnknownOperator
 from mindgap_campaign.synth.mutation.dataflow import DataFlow, in_random_order
 from mindgap_campaign.synth.mutation.edit import DraftCall, Edit, InputEdit, Rewrite
 from mindgap_campaign.synth.mutation.rules import Rules
 from mindgap_campaign.synth.mutation.schemas import bind, repeat
 from mindgap_campaign.synth.values.constraints import ValueConstraint, constraints_of
-from mindgap_campaign.synth.values.recipes import fits, recipe_for
+from mindgap_campaign.synth.values.recipes import DRAWN, fits, recipe_for
 from mindgap_campaign.synth.values.rules import value_rules
 
 #: Where a float goes and comes back from.
@@ -30,7 +30,6 @@ _OTHERS: Final = {
     "bfloat16": 5, "float16": 4, "float64": 4, "float32": 2, "uint8": 3, "int8": 2, "int32": 2, "int64": 2, "bool": 2,
     "int16": 1, "complex64": 1,
 }  # fmt: skip
-_DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
 
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
@@ -82,8 +81,6 @@ def _replaced(
     old = "float32" if "float32" in dtypes else rng.choice(dtypes)
     new = rng.choice([dtype for dtype in _OTHERS for _ in range(_OTHERS[dtype]) if dtype != old])
     numbers = [number for number, given in enumerate(graph.inputs) if given.spec.dtype == old]
-    if new in ("bfloat16", "float16") and any(node.op in rules.no_half for node in graph.nodes):
-        return None
     try:
         needs = constraints_of(graph, value_rules()).of
     except UnknownOperator:
@@ -92,7 +89,7 @@ def _replaced(
     edits: list[Edit] = []
     for number in replaced:
         spec, recipe = replace(graph.inputs[number].spec, dtype=new), graph.inputs[number].recipe
-        if not isinstance(recipe, _DRAWN) or not fits(spec, recipe):
+        if not isinstance(recipe, DRAWN) or not fits(spec, recipe):
             recipe = recipe_for(spec, needs.get(number, ValueConstraint()), number)
         edits.append(InputEdit(number, spec, recipe))
     for index, node in enumerate(graph.nodes if replaced == numbers else ()):

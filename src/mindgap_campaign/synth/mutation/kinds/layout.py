@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from mindgap.aten.tape import written_inputs
-from mindgap.graph import Constant, Integers, MemoryFormat, Normal, Permutation, Ref, TensorSpec, Uniform
+from mindgap.graph import Arg, MemoryFormat, Permutation, Ref, TensorSpec
 from mindgap_campaign.synth.mutation.dataflow import DataFlow, in_random_order
 from mindgap_campaign.synth.mutation.edit import DraftCall, Edit, InputEdit, Rewrite
 from mindgap_campaign.synth.mutation.rules import Rules
 from mindgap_campaign.synth.mutation.schemas import repeat
+from mindgap_campaign.synth.values.recipes import DRAWN
 
 #: Inputs longer than this are not made longer still.
 _LARGE: Final = 1 << 20
-#: What can be drawn for another shape.
-_DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
 
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
@@ -33,7 +32,7 @@ def _strided(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ..
     """Makes an input channels-last, permuted, with gaps, or expanded."""
     for number in in_random_order(rng, range(len(flow.graph.inputs)), 6):
         given = flow.graph.inputs[number]
-        if not isinstance(given.recipe, _DRAWN) or layout_matters(flow, number, rules):
+        if not isinstance(given.recipe, DRAWN) or layout_matters(flow, number, rules):
             continue
         stride = _another_stride(given.spec, rng, number in written_inputs(flow.graph))
         if stride is not None and stride != given.spec.stride:
@@ -68,17 +67,8 @@ def dense_stride(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
 
 def _sliced(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """Enlarges an input; its readers read a slice, with a storage offset and gaps between rows."""
-    for number in in_random_order(rng, range(len(flow.graph.inputs)), 6):
-        given, readers = flow.graph.inputs[number], flow.readers[number]
-        spec, rank = given.spec, len(given.spec.shape)
-        if (
-            not isinstance(given.recipe, (Uniform, Normal, Constant, Integers))
-            or not 0 < len(readers) <= 3
-            or rank == 0
-        ):
-            continue
-        if number in flow.output_values or layout_matters(flow, number, rules):
-            continue
+    for number, spec in _replaceable(flow, rng, rules):
+        rank = len(spec.shape)
         dim = rng.randrange(rank)
         step = rng.choice((1, 1, 2))
         start, size = rng.randint(1, 3), spec.shape[dim]
@@ -89,32 +79,40 @@ def _sliced(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...
         order = sorted(range(rank), key=lambda at: -spec.stride[at])
         larger = TensorSpec(spec.dtype, shape, dense_stride(shape, order))
         end = start + (size - 1) * step + 1
-        edits: list[Edit] = [InputEdit(number, larger, given.recipe)]
-        for reader in reversed(readers):
-            cut = DraftCall("aten.slice.Tensor", (Ref(number), dim, start, end, step))
-            edits.append(_insert_before(flow, reader, (cut,), {number: Ref(-1)}))
-        return tuple(edits)
+        return _viewed(flow, number, larger, "aten.slice.Tensor", dim, start, end, step)
     return None
 
 
 def _overlapping(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """Makes an input a row of values; its readers read windows of it that overlap."""
-    for number in in_random_order(rng, range(len(flow.graph.inputs)), 6):
-        given, readers = flow.graph.inputs[number], flow.readers[number]
-        spec, rank = given.spec, len(given.spec.shape)
-        written = number in written_inputs(flow.graph) or number in flow.output_values
-        if not isinstance(given.recipe, (Uniform, Normal, Constant, Integers)) or written or rank < 2 or not spec.numel:
+    for number, spec in _replaceable(flow, rng, rules):
+        stride = list(dense_stride(spec.shape, range(len(spec.shape))))
+        if len(stride) < 2 or not spec.numel or number in written_inputs(flow.graph):
             continue
-        if not 0 < len(readers) <= 3 or layout_matters(flow, number, rules):
-            continue
-        stride = list(dense_stride(spec.shape, range(rank)))
         stride[-2] = rng.randint(1, stride[-2])
         reach = 1 + sum((size - 1) * step for size, step in zip(spec.shape, stride, strict=True))
-        edits: list[Edit] = [InputEdit(number, TensorSpec(spec.dtype, (reach,), (1,)), given.recipe)]
-        windows = DraftCall("aten.as_strided.default", (Ref(number), spec.shape, tuple(stride)))
-        edits += [_insert_before(flow, reader, (windows,), {number: Ref(-1)}) for reader in reversed(readers)]
-        return tuple(edits)
+        row = TensorSpec(spec.dtype, (reach,), (1,))
+        return _viewed(flow, number, row, "aten.as_strided.default", spec.shape, tuple(stride))
     return None
+
+
+def _replaceable(flow: DataFlow, rng: random.Random, rules: Rules) -> Iterator[tuple[int, TensorSpec]]:
+    """Yields inputs with dimensions, in place of which their few readers may read a view of another."""
+    for number in in_random_order(rng, range(len(flow.graph.inputs)), 6):
+        given = flow.graph.inputs[number]
+        # A part of a permutation is none.
+        drawn = isinstance(given.recipe, DRAWN) and not isinstance(given.recipe, Permutation) and given.spec.shape
+        few = 0 < len(flow.readers[number]) <= 3 and number not in flow.output_values
+        if drawn and few and not layout_matters(flow, number, rules):
+            yield number, given.spec
+
+
+def _viewed(flow: DataFlow, number: int, spec: TensorSpec, op: str, *args: Arg) -> tuple[Edit, ...]:
+    """Gives an input another spec. Its readers read a view of it."""
+    view = DraftCall(op, (Ref(number), *args))
+    readers = reversed(flow.readers[number])
+    given = InputEdit(number, spec, flow.graph.inputs[number].recipe)
+    return (given, *(_insert_before(flow, reader, (view,), {number: Ref(-1)}) for reader in readers))
 
 
 def _relaid(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:

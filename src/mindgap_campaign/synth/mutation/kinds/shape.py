@@ -7,41 +7,15 @@ import math
 import random
 from typing import Final
 
-from mindgap.graph import (
-    Arg,
-    Constant,
-    Graph,
-    Input,
-    Integers,
-    Node,
-    Normal,
-    Permutation,
-    Recipe,
-    Ref,
-    TensorSpec,
-    Uniform,
-    numpy_dtype,
-    operands,
-)
+from mindgap.graph import Arg, Graph, Input, Integers, Node, Recipe, Ref, TensorSpec, numpy_dtype, operands
 from mindgap_campaign.synth.mutation.dataflow import DataFlow
 from mindgap_campaign.synth.mutation.edit import DraftCall, Edit, InputEdit, Rewrite
 from mindgap_campaign.synth.mutation.kinds.layout import dense_stride
 from mindgap_campaign.synth.mutation.rules import Rules
 from mindgap_campaign.synth.mutation.schemas import bind, call, signature
 from mindgap_campaign.synth.regions.cut import MOST_BYTES
+from mindgap_campaign.synth.values.recipes import DRAWN
 
-_DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
-#: Operators that make one size of another: windows, pieces, joints.
-_DERIVING: Final = frozenset(
-    {
-        "conv1d", "conv2d", "conv3d", "convolution", "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d",
-        "avg_pool2d", "avg_pool3d", "max_pool2d_with_indices", "cat", "slice", "narrow", "constant_pad_nd", "pad",
-        "glu", "split", "split_with_sizes", "chunk", "tensor_split", "unfold", "pixel_shuffle", "pixel_unshuffle",
-        "repeat", "conv_transpose1d", "conv_transpose2d", "upsample_nearest2d", "upsample_bilinear2d",
-    }
-)  # fmt: skip
-#: They name the sizes of their pieces, which then no longer sum up.
-_PARTED: Final = frozenset({"split_with_sizes", "glu", "slice_backward", "tensor_split"})
 #: Next to the widths of vectors and tiles.
 _BORDERS: Final = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)
 #: How often all sizes change, each to one of those.
@@ -51,42 +25,10 @@ _DELIBERATE: Final = 0.15
 #: Whole numbers in arguments that may be sizes by their type and are none by their meaning.
 _NO_SIZES: Final = frozenset(
     {
-        "stride",
-        "padding",
-        "dilation",
-        "output_padding",
-        "kernel_size",
-        "start",
-        "step",
-        "index",
-        "dim",
-        "dims",
+        "stride", "padding", "dilation", "output_padding", "kernel_size", "start", "step", "index", "dim", "dims",
         "shifts",
     }
-)
-#: Operators whose result has the elements of their operand in another shape.
-_RESHAPES: Final = frozenset(
-    {
-        "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.flatten.using_ints",
-        "aten.unflatten.int", "aten._reshape_alias.default", "aten.view_copy.default",
-    }
 )  # fmt: skip
-
-#: Operators that are given the whole shape of their result, and in which argument.
-_SHAPED: Final = {
-    "aten.view.default": "size",
-    "aten.reshape.default": "shape",
-    "aten._unsafe_view.default": "size",
-    "aten.expand.default": "size",
-    "aten.broadcast_to.default": "size",
-    "aten.view_copy.default": "size",
-    "aten.new_zeros.default": "size",
-    "aten.new_ones.default": "size",
-    "aten.new_full.default": "size",
-    "aten.full.default": "size",
-    "aten.zeros.default": "size",
-    "aten.ones.default": "size",
-}
 
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
@@ -102,8 +44,8 @@ def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...
             if new or (not fragile and (_is_batch(graph, size) or rng.random() < _DELIBERATE)):
                 tried.append({size: new})
     for first in tried:
-        changed = _consistent(graph, first)
-        edits = _edits(graph, changed) if changed is not None and _moderate(graph, changed) else None
+        changed = _consistent(graph, first, rules)
+        edits = _edits(graph, changed, rules) if changed is not None and _moderate(graph, changed) else None
         if edits:
             return edits
     return None
@@ -122,34 +64,33 @@ def _others(size: int, rng: random.Random) -> list[int]:
     return [new for new in (0, 1, near, other, prime, size + 1, size - 1, large, large) if new != size] or [size + 1]
 
 
-def _consistent(graph: Graph, changed: dict[int, int]) -> dict[int, int] | None:
+def _consistent(graph: Graph, changed: dict[int, int], rules: Rules) -> dict[int, int] | None:
     """Returns all sizes that must change with the first, such as products in views; None if none fit."""
     for _ in range(3):
         before = len(changed)
         for node in graph.nodes:
-            if node.op in _RESHAPES and not _reshaped(graph, node, changed):
+            if node.op in rules.reshapes and not _reshaped(graph, node, changed):
                 return None
         if len(changed) == before:
-            return changed if _derived_alone(graph, changed) else None
+            return changed if _derived_alone(graph, changed, rules) else None
     return None
 
 
-def _derived_alone(graph: Graph, changed: dict[int, int]) -> bool:
+def _derived_alone(graph: Graph, changed: dict[int, int], rules: Rules) -> bool:
     """Tells whether no operator derives, from a changed size, a size that an unchanged input also has."""
     sizes = {size for given in graph.inputs for size in given.spec.shape if size > 1 and size not in changed}
     for node in graph.nodes:
-        packet = node.op.split(".")[1]
-        if packet not in _DERIVING or not node.outputs or node.outputs[0] is None:
+        if node.op not in rules.deriving or not node.outputs or node.outputs[0] is None:
             continue
         after = node.outputs[0].shape
-        for value in operands(node)[:2] if packet == "cat" else operands(node)[:1]:
+        for value in operands(node)[: 1 + (node.op == "aten.cat.default")]:
             spec = graph.values[value]
             if spec is None or len(spec.shape) != len(after):
                 continue
             pairs = [
                 (have, got) for have, got in zip(spec.shape, after, strict=True) if have in changed and have != got
             ]
-            if pairs and (packet in _PARTED or any(got in sizes for _, got in pairs)):
+            if pairs and (node.op in rules.parting or any(got in sizes for _, got in pairs)):
                 return False
     return True
 
@@ -186,7 +127,7 @@ def _moderate(graph: Graph, changed: dict[int, int]) -> bool:
     )
 
 
-def _edits(graph: Graph, changed: dict[int, int]) -> tuple[Edit, ...] | None:
+def _edits(graph: Graph, changed: dict[int, int], rules: Rules) -> tuple[Edit, ...] | None:
     edits: list[Edit] = []
     for number, given in enumerate(graph.inputs):
         if not any(size in changed for size in given.spec.shape):
@@ -196,7 +137,7 @@ def _edits(graph: Graph, changed: dict[int, int]) -> tuple[Edit, ...] | None:
             return None
         edits.append(edit)
     for index, node in enumerate(graph.nodes):
-        step = _with_sizes(node, changed)
+        step = _with_sizes(node, changed, rules)
         if step is not None:
             results = tuple(Ref(-1 - slot) for slot in range(len(node.outputs)))
             edits.append(Rewrite(index, (step,), results))
@@ -217,21 +158,24 @@ def _resized(number: int, given: Input, changed: dict[int, int]) -> InputEdit | 
 
 def _resized_recipe(recipe: Recipe, changed: dict[int, int]) -> Recipe | None:
     """Keeps integers below a size below the new one. Recipes of exact bytes cannot change their shape."""
-    if not isinstance(recipe, _DRAWN):
+    if not isinstance(recipe, DRAWN):
         return None
     if isinstance(recipe, Integers) and recipe.high in changed:
         return Integers(recipe.seed, recipe.low, changed[recipe.high]) if recipe.low < changed[recipe.high] else None
     return recipe
 
 
-def _with_sizes(node: Node, changed: dict[int, int]) -> DraftCall | None:
+def _with_sizes(node: Node, changed: dict[int, int], rules: Rules) -> DraftCall | None:
     """Returns the call with its sizes changed; None if it contains none of them."""
     known = signature(node.op)
     if not any(p.size and p.name not in _NO_SIZES for p in known.parameters):
         return None
     given = bind(node)
-    if node.op in _SHAPED and len(node.outputs) == 1 and node.outputs[0] is not None:
-        return _with_shape(node, given, node.outputs[0].shape, changed)
+    if node.op in rules.shapes and len(node.outputs) == 1 and node.outputs[0] is not None:
+        shape = node.outputs[0].shape
+        (name,) = rules.shapes[node.op]
+        given[name] = tuple(changed.get(size, size) for size in shape)  # without -1, which size 0 forbids
+        return call(node.op, given, 1) if given[name] != shape else None
     fits = False
     for parameter in known.parameters:
         if not parameter.size or parameter.name in _NO_SIZES or parameter.name not in given:
@@ -240,15 +184,6 @@ def _with_sizes(node: Node, changed: dict[int, int]) -> DraftCall | None:
         if new != given[parameter.name]:
             given[parameter.name], fits = new, True
     return call(node.op, given, len(node.outputs)) if fits else None
-
-
-def _with_shape(node: Node, given: dict[str, Arg], shape: tuple[int, ...], changed: dict[int, int]) -> DraftCall | None:
-    """Returns the call with its result's shape as argument, sizes changed and without -1, which size 0 forbids."""
-    new = tuple(changed.get(size, size) for size in shape)
-    if new == shape:
-        return None
-    given[_SHAPED[node.op]] = new
-    return call(node.op, given, 1)
 
 
 def _renamed(arg: Arg, changed: dict[int, int]) -> Arg:

@@ -20,7 +20,9 @@ from mindgap_campaign.synth.mutation.rules.language import RuleError
 from mindgap_campaign.synth.mutation.schemas import signature
 
 FOLDER: Final = Path(__file__).parent
-_LISTS: Final = ("no_half", "no_empty", "layout_bound", "relays", "shape_free", "sign_blind")
+_LISTS: Final = (
+    "no_empty", "layout_bound", "relays", "deriving", "parting", "reshapes", "shape_free", "sign_blind",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,9 @@ class Rules:
     """What the tables say, by operator.
 
     `alike`: groups that a call may leave. `equivalent`, `attributes`: rows for it. `insertions`: unary operators by
-    kind of dtype. `indices`: arguments that take indices of 32 or 64 bits. `no_half`: not implemented for 16 bits.
-    `no_empty`: an empty dimension kills the process.
+    kind of dtype. `indices`: arguments that take indices of 32 or 64 bits.
+    `no_empty`: an empty dimension kills the process. `deriving`: they make one size of another, `parting` into pieces.
+    `reshapes`: the same elements in another shape. `shapes`: the argument that is the shape of the result.
     `layout_bound`: they ask for strides of a certain form; `relays`: their results do not take after their operands'
     strides. `shape_free`: any shape in, the same shape out.
     `sign_blind`: -0 and 0 give the same. `rows`: operators that compute each row of the first dimension by itself, and
@@ -42,10 +45,13 @@ class Rules:
     attributes: Mapping[str, tuple[AttributeRule, ...]]
     insertions: Mapping[str, tuple[str, ...]]
     indices: Mapping[str, tuple[str, ...]]
-    no_half: frozenset[str]
+    shapes: Mapping[str, tuple[str, ...]]
     no_empty: frozenset[str]
     layout_bound: frozenset[str]
     relays: frozenset[str]
+    deriving: frozenset[str]
+    parting: frozenset[str]
+    reshapes: frozenset[str]
     shape_free: frozenset[str]
     sign_blind: frozenset[str]
     rows: Mapping[str, str]
@@ -71,7 +77,7 @@ def read(folder: Path) -> Rules:
     ]
     operators = _table(folder / "operators.toml")
     for key in operators:
-        if key not in ("insert", "index", "rows", *_LISTS):
+        if key not in ("insert", "index", "shape", "rows", *_LISTS):
             raise RuleError(f"{folder / 'operators.toml'}: unknown key {key!r}")
     where = str(folder / "operators.toml")
     insertions = {kind: _operators(names, f"{where}, insert.{kind}") for kind, names in operators["insert"].items()}
@@ -81,7 +87,8 @@ def read(folder: Path) -> Rules:
         _grouped([(rule.pattern.op, rule) for rule in rewrites]),
         _grouped([(rule.op, rule) for rule in rules]),
         insertions,
-        _indices(operators["index"], f"{where}, index"),
+        _arguments(operators["index"], f"{where}, index"),
+        _arguments(operators["shape"], f"{where}, shape"),
         rows=_rows_of(operators["rows"], where),
         identities=tuple(same),
         **lists,
@@ -112,7 +119,7 @@ def _operators(names: Sequence[str], where: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _indices(rows: Mapping[str, Sequence[str]], where: str) -> dict[str, tuple[str, ...]]:
+def _arguments(rows: Mapping[str, Sequence[str]], where: str) -> dict[str, tuple[str, ...]]:
     _operators(tuple(rows), where)
     for op, names in rows.items():
         for name in names:
