@@ -120,6 +120,7 @@ SHORT_FORMS = (
     ShortForm("store_segments.py", "300", r"301 segments compacted, 301 rows"),
     ShortForm("store_write.py", "10000", r"(?s)rows/s appended.*distinct outputs per graph"),
     ShortForm("strided_operands.py", "{catalogue} --most 1 --only exp --rows rows.csv", r"[1-9]\d* comparisons"),
+    ShortForm("synthesis_reach.py", "{pool} --compile 2", r"(?s)operator x dtype +[1-9].*of the compiler +\d,\d"),
     ShortForm(
         "target_costs.py", "cpu/jit --repeat 2 --campaign {campaign}",
         r"\| `cpu/jit` \| native \| – \| [1-9]\d* / [1-9]\d* \| [\d.]+ × \| [\d.]+ \| `(identical|rounding)` \|",
@@ -193,6 +194,11 @@ def campaign(catalogue: Path) -> Path:
     run = ("-m", "mindgap", "campaign", "run", "plan.toml", "--out", "campaign", "--no-support", "-j", "1")
     ran(*run, cwd=folder, status=(1,))  # 1: there are findings
     return folder / "campaign"
+
+
+@pytest.fixture(scope="session")
+def pool(campaign: Path, catalogue: Path) -> Path:
+    return catalogue / "pool.parquet"
 
 
 @pytest.fixture(scope="session")
