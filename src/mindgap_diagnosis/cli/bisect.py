@@ -36,6 +36,9 @@ def bisect(
     package: Annotated[
         str | None, typer.Option(metavar="NAME", help="Whose releases (default: the runtime's, else torch).")
     ] = None,
+    extra: Annotated[
+        list[str] | None, typer.Option("--with", metavar="REQUIREMENT", help="Also install this; may repeat.")
+    ] = None,
     reference: Annotated[str, typer.Option(metavar="PLATFORM", help="As for mindgap diff.")] = "cpu/eager",
     options: Options = None,
     capture_env: CaptureEnv = None,
@@ -57,20 +60,20 @@ def bisect(
     """
     platform, base = canonical(platforms[0]), canonical(reference)
     _check(platform)
-    chosen = package_of(platform.device_mode, package)
+    chosen = package_of(platform.device_mode, package, tuple(extra or ()))
     versions = between(chosen.name, releases(chosen.name), good, bad)
-    expected = plan(chosen, versions)
-    complain(f"{chosen.name} {versions[0]} to {versions[-1]}: {expected.words}")
-    if chosen.local_build:
+    expected, megabytes = plan(chosen, versions)
+    complain(f"{chosen.name} {versions[0]} to {versions[-1]}: {expected}")
+    if "+" in chosen.own_version:
         complain(
-            f"the build here, {chosen.name} {chosen.local_build}, may be smaller than releases of the package index"
+            f"the build here, {chosen.name} {chosen.own_version}, may be smaller than releases of the package index"
         )
     if dry_run:
         with result_stream() as out:
             out.write(f"{' '.join(versions)}\n")
         return Exit.NOTHING_FOUND
-    if expected.megabytes > _MUCH_MB and not yes:
-        raise MindgapError(f"environments may take {expected.megabytes:.0f} MB: repeat the command with --yes")
+    if megabytes > _MUCH_MB and not yes:
+        raise MindgapError(f"environments may take {megabytes:.0f} MB: repeat the command with --yes")
     oldest_is_good = plain_version(bad) == plain_version(versions[-1])
     settings = RunSettings(base, deadline_s=seconds(deadline))
     tensors = default_tensor_store()

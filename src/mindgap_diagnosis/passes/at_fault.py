@@ -2,50 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mindgap.platforms.name import PlatformName
 from mindgap.platforms.stages import Stage, VariantRuns
-from mindgap_diagnosis.passes.compilers import (
-    iree_flags,
-    iree_remedy,
-    openvino_properties,
-    openvino_remedy,
-    tvm_passes,
-    tvm_remedy,
-)
-from mindgap_diagnosis.passes.inductor import inductor_passes, inductor_remedy, inductor_switches
-from mindgap_diagnosis.passes.onnxruntime import onnxruntime_passes, onnxruntime_remedy
+from mindgap_diagnosis.passes.pass_lists import PASSES, PassList, inductor_switches
 from mindgap_diagnosis.passes.smallest_set import smallest_set
 
 #: The option that leaves passes out.
 WITHOUT: Final = "without"
 #: The fewest passes that are no answer: a list as long as this is no help.
 _MANY: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class PassList:
-    """The passes of a platform's stage. `remedy`: the line of a deployment that leaves some out."""
-
-    stages: frozenset[Stage]
-    names: Callable[[PlatformName], Sequence[str]]
-    remedy: Callable[[Sequence[str]], str]
-
-
-#: Stages that a compiler's passes may bring a fault in. Where no run shows more, the passes are tried.
-_COMPILED: Final[frozenset[Stage]] = frozenset(("graph compiler", "code generation", "compiler", "unknown"))
-_PLUGIN: Final[frozenset[Stage]] = frozenset(("graph compiler", "device plugin", "kernel", "unknown"))
-_PASSES: Final[Mapping[str, PassList]] = {
-    "onnxruntime/cpu": PassList(frozenset(("graph optimiser",)), onnxruntime_passes, onnxruntime_remedy),
-    "cpu/inductor": PassList(frozenset(("graph pass",)), inductor_passes, inductor_remedy),
-    "cuda/inductor": PassList(frozenset(("graph pass",)), inductor_passes, inductor_remedy),
-    "tvm/cpu": PassList(_COMPILED, tvm_passes, tvm_remedy),
-    "openvino/cpu": PassList(_PLUGIN, openvino_properties, openvino_remedy),
-    "iree/cpu": PassList(_COMPILED, iree_flags, iree_remedy),
-}
 
 
 def pass_at_fault(runs: VariantRuns, stage: Stage) -> str:
@@ -55,7 +22,7 @@ def pass_at_fault(runs: VariantRuns, stage: Stage) -> str:
     """
     if runs.name.options.get(WITHOUT):
         return ""
-    passes = _PASSES.get(runs.name.device_mode)
+    passes = PASSES.get(runs.name.device_mode)
     line = _by_list(runs, passes) if passes is not None and stage in passes.stages else ""
     if not line and runs.name.mode.endswith("inductor"):
         line = _by_switch(runs, inductor_switches(stage))
@@ -92,4 +59,4 @@ def _by_list(runs: VariantRuns, passes: PassList) -> str:
     alone = runs.ask(runs.with_options(**{WITHOUT: "+".join(others)}), None) == "shows"
     runs.note(f"Without {words} it gives the right result, twice.")
     runs.note(f"With {words} and none of the other passes it {'shows the fault' if alone else 'does not show it'}.")
-    return passes.remedy(chosen)
+    return passes.line(chosen)

@@ -10,7 +10,7 @@ from mindgap.graph.compare.metrics import distance
 from mindgap.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName
 from mindgap.workflows.diff.subject import OwnProgram
-from mindgap_diagnosis.passes.onnxruntime import onnxruntime_passes, onnxruntime_remedy
+from mindgap_diagnosis.passes.pass_lists import PASSES
 from mindgap_diagnosis.passes.smallest_set import smallest_set
 
 #: Outputs are right where they are so many times nearer to those without optimizers than the faulty ones.
@@ -24,7 +24,8 @@ def pass_of_file(program: OwnProgram, platform: PlatformName) -> str:
     """
     if platform.device_mode != "onnxruntime/cpu" or platform.options.get("without"):
         return ""
-    names = onnxruntime_passes(platform)
+    passes = PASSES[platform.device_mode]
+    names = passes.names(platform)
     faulty, plain = program.run(platform), _without(program, platform, names)
     if faulty is None or plain is None or plain.outputs is None:
         return ""
@@ -37,7 +38,7 @@ def pass_of_file(program: OwnProgram, platform: PlatformName) -> str:
         return run is not None and run.outputs is not None and (most is None or _off(run, plain.outputs or ()) <= most)
 
     chosen = smallest_set(names, right)
-    return onnxruntime_remedy(chosen) if right(chosen) else ""
+    return passes.line(chosen) if right(chosen) else ""
 
 
 def _without(program: OwnProgram, platform: PlatformName, names: Sequence[str]) -> OwnRun | None:

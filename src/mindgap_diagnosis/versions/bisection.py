@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, Literal
 
 from mindgap.report.finding_blocks import reason, size_text
@@ -65,32 +64,22 @@ def _faults(row: Row) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """How a bad release differs from a good one: faults that only one of them has, else the size of the error."""
-
-    only_good: frozenset[str]
-    only_bad: frozenset[str]
-    threshold: float | None = None
-
-    def state(self, verdict: VersionVerdict) -> State:
-        if verdict.skipped:
-            return "skipped"
-        if self.threshold is not None:
-            return "skipped" if verdict.error is None else "bad" if verdict.error > self.threshold else "good"
-        if self.only_bad:
-            return "bad" if verdict.faults & self.only_bad else "good"
-        return "good" if verdict.faults & self.only_good else "bad"
+#: Decides whether a release that was judged shows what sets the bad one apart.
+Symptom = Callable[[VersionVerdict], State]
 
 
-def difference(good: VersionVerdict, bad: VersionVerdict) -> Difference | None:
-    """How the two releases differ; None where they do not."""
+def symptom(good: VersionVerdict, bad: VersionVerdict) -> Symptom | None:
+    """What sets a bad release apart: faults that only one of the two has, else the size of the error; None where
+    nothing does."""
     only_good, only_bad = good.faults - bad.faults, bad.faults - good.faults
-    if only_bad or any(" reference " in f"{each} " for each in only_good):
-        return Difference(only_good, only_bad)
+    if only_bad:
+        return lambda each: "bad" if each.faults & only_bad else "good"
+    if any(" reference " in f"{each} " for each in only_good):
+        return lambda each: "good" if each.faults & only_good else "bad"
     if only_good or good.error is None or bad.error is None or bad.error <= _LARGER * good.error:
         return None
-    return Difference(only_good, only_bad, (max(good.error, bad.error / _LARGER**2) * bad.error) ** 0.5)
+    threshold = (max(good.error, bad.error / _LARGER**2) * bad.error) ** 0.5
+    return lambda each: "skipped" if each.error is None else "bad" if each.error > threshold else "good"
 
 
 def bisected(versions: Sequence[str], oldest: State, state_of: Callable[[str], State]) -> tuple[str, str]:
@@ -102,7 +91,7 @@ def bisected(versions: Sequence[str], oldest: State, state_of: Callable[[str], S
     low, high = 0, len(versions) - 1
     skipped: set[int] = set()
     while inner := [at for at in range(low + 1, high) if at not in skipped]:
-        middle = min(inner, key=partial(_off_centre, low + high))
+        middle = inner[(len(inner) - 1) // 2]
         state = state_of(versions[middle])
         if state == "skipped":
             skipped.add(middle)
@@ -111,7 +100,3 @@ def bisected(versions: Sequence[str], oldest: State, state_of: Callable[[str], S
         else:
             high = middle
     return versions[low], versions[high]
-
-
-def _off_centre(ends: int, at: int) -> int:
-    return abs(2 * at - ends)

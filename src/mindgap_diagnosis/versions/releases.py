@@ -28,36 +28,35 @@ _MB_A_MINUTE: Final = 200.0
 
 @dataclass(frozen=True, slots=True)
 class VersionedPackage:
-    """The package whose releases are compared. `others`: further requirements of an environment with it."""
+    """The package whose releases are compared. `others`: what else an environment of the platform needs. `extra`:
+    requirements of the user."""
 
     name: str
     others: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
 
     def requirements(self, version: str) -> tuple[str, ...]:
-        return (f"{self.name}=={version}", *self.others)
+        return (f"{self.name}=={version}", *self.others, *self.extra)
 
     def environment(self, version: str) -> Environment | None:
         """An environment that exists with this version and nothing else."""
         wanted = self.requirements(version)
         return next((each for each in environments() if each.layered and each.requirements == wanted), None)
 
-    def is_own(self, version: str) -> bool:
-        """Whether mindgap's own environment has this version."""
-        own = installed([self.name]).get(self.name)
-        return own is not None and plain_version(own) == plain_version(version) and not self.others
-
     @property
-    def local_build(self) -> str:
-        """The version in mindgap's own environment, if it is no release (`2.13.0+cpu`)."""
-        own = installed([self.name]).get(self.name, "")
-        return own if "+" in own else ""
+    def own_version(self) -> str:
+        """The version in mindgap's own environment; empty for none."""
+        return installed([self.name]).get(self.name, "")
+
+    def is_own(self, version: str) -> bool:
+        """Whether mindgap's own environment has all that an environment of this version would have."""
+        return plain_version(self.own_version) == plain_version(version) and not (self.others or self.extra)
 
     def made(self, version: str, say: Callable[[str], None]) -> Environment:
         """The environment of a version, made where there is none. Raises `EnvironmentProblem`."""
-        name = re.sub(r"[^A-Za-z0-9_.-]", "-", f"{self.name}-{version}")
-        return self.environment(version) or create(
-            name, self.requirements(version), None, isolated=False, say=say
-        )  # fmt: skip
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join((self.name, version, *self.extra)))
+        wanted = self.requirements(version)
+        return self.environment(version) or create(name, wanted, None, isolated=False, say=say)
 
     @property
     def installed_mb(self) -> float:
@@ -69,36 +68,14 @@ class VersionedPackage:
         return max(sum(file.size or 0 for file in files) / 1e6, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a bisection may take. `versions`: from one end to the other, oldest first."""
-
-    versions: tuple[str, ...]
-    runs: int
-    environments: int
-    megabytes: float
-
-    @property
-    def minutes(self) -> int:
-        """Minutes on a machine with nothing else to do, for a small model."""
-        return math.ceil(self.runs * _RUN_MINUTES + self.megabytes / _MB_A_MINUTE)
-
-    @property
-    def words(self) -> str:
-        return (
-            f"{len(self.versions)} releases; at most {self.runs} runs and {self.environments} environments to make, "
-            f"about {self.megabytes:.0f} MB on the disk and {self.minutes} minutes"
-        )
-
-
-def package_of(platform: str, named: str | None) -> VersionedPackage:
+def package_of(platform: str, named: str | None, extra: tuple[str, ...] = ()) -> VersionedPackage:
     """The package that decides the version of a platform (`DEVICE/MODE`), or the one that is named."""
     backend = registered(platform)
     packages = backend.packages if isinstance(backend, Packaged) else ()
     name = named or (packages[0] if packages else _TORCH)
     recipe = read_recipe(backend.recipe) if isinstance(backend, HasRecipe) and backend.recipe is not None else None
     others = () if recipe is None else recipe.requirements
-    return VersionedPackage(name, tuple(each for each in others if project_name(each) != project_name(name)))
+    return VersionedPackage(name, tuple(each for each in others if project_name(each) != project_name(name)), extra)
 
 
 def releases(package: str) -> list[str]:
@@ -142,11 +119,15 @@ def plain_version(version: str) -> str:
     return re.sub(r"(\.0)+$", "", version.strip().removeprefix("v").partition("+")[0])
 
 
-def plan(package: VersionedPackage, versions: Sequence[str]) -> Plan:
-    """The most that a bisection of these releases takes, with what is there already left out."""
+def plan(package: VersionedPackage, versions: Sequence[str]) -> tuple[str, float]:
+    """The most that a bisection of these releases takes, with what is there already left out: in words, and the MB of
+    environments. Minutes are those of a small model on a machine with nothing else to do."""
     runs = min(len(versions), 2 + math.ceil(math.log2(len(versions) - 1)))
-    there = [each for each in versions if package.is_own(each) or package.environment(each) is not None]
-    ends = sum(each not in there for each in (versions[0], versions[-1]))
-    inner = sum(each not in there for each in versions[1:-1])
-    made = ends + min(inner, runs - 2)
-    return Plan(tuple(versions), runs, made, made * package.installed_mb)
+    missing = [not package.is_own(each) and package.environment(each) is None for each in versions]
+    made = missing[0] + missing[-1] + min(sum(missing[1:-1]), runs - 2)
+    megabytes = made * package.installed_mb
+    words = (
+        f"{len(versions)} releases; at most {runs} runs and {made} environments to make, about {megabytes:.0f} MB on "
+        f"the disk and {math.ceil(runs * _RUN_MINUTES + megabytes / _MB_A_MINUTE)} minutes"
+    )
+    return words, megabytes

@@ -16,7 +16,7 @@ from mindgap.results.settings import RunSettings
 from mindgap.source_worker.client import ProgramRefused
 from mindgap.workflows.diff.session import Session
 from mindgap.workflows.diff.subject import OnProgress, Subject
-from mindgap_diagnosis.versions.bisection import State, VersionVerdict, bisected, difference, verdict_of
+from mindgap_diagnosis.versions.bisection import State, VersionVerdict, bisected, symptom, verdict_of
 from mindgap_diagnosis.versions.releases import VersionedPackage
 
 
@@ -81,24 +81,23 @@ def bisect_versions(runs: VersionRuns, versions: tuple[str, ...], good: str, tri
 
     Raises `MindgapError` where an end cannot be run, or both ends are alike.
     """
-    verdicts: dict[str, VersionVerdict] = {}
     bad = versions[-1] if good == versions[0] else versions[0]
     ends: list[VersionVerdict] = []
     for name, version in (("--good", good), ("--bad", bad)):
         ends.append(runs.verdict(version))
         if ends[-1].skipped:
             raise MindgapError(f"{name} {version} cannot be run: {ends[-1].skipped}")
-    symptom = difference(ends[0], ends[1])
-    if symptom is None:
-        raise MindgapError(_alike(ends[0], ends[1], swapped=difference(ends[1], ends[0]) is not None))
+    state = symptom(*ends)
+    if state is None:
+        raise MindgapError(_alike(*ends, swapped=symptom(*reversed(ends)) is not None))
+    verdicts = {each.version: each for each in ends}
 
     def state_of(version: str) -> State:
         each = verdicts.get(version) or runs.verdict(version)
-        verdicts[version] = replace(each, state=symptom.state(each))
+        verdicts[version] = replace(each, state="skipped" if each.skipped else state(each))
         tried(verdicts[version])
         return verdicts[version].state
 
-    verdicts = {each.version: each for each in ends}
     for version in (good, bad):
         state_of(version)
     mended = good == versions[-1]

@@ -17,8 +17,7 @@ from mindgap.platforms.environments import environments
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.platforms.stages import Shown
 from mindgap_diagnosis.passes.at_fault import pass_at_fault
-from mindgap_diagnosis.passes.inductor import inductor_passes
-from mindgap_diagnosis.passes.onnxruntime import onnxruntime_passes
+from mindgap_diagnosis.passes.pass_lists import PASSES
 
 
 @dataclass
@@ -81,10 +80,10 @@ def test_passes_and_switches_of_inductor() -> None:
 
 
 def test_names_are_those_of_the_installed_versions() -> None:
-    names = onnxruntime_passes(parse("onnxruntime/cpu"))
+    names = PASSES["onnxruntime/cpu"].names(parse("onnxruntime/cpu"))
     assert {"ConstantFolding", "BiasGeluFusion", "QDQSelectorActionTransformer", "CastElimination"} <= {*names}
     assert len(names) == len({*names}) < 200
-    passes = inductor_passes(parse("cpu/inductor"))
+    passes = PASSES["cpu/inductor"].names(parse("cpu/inductor"))
     assert {"pass_pattern_0", "remove_noop_ops", "constant_fold_uniform_value"} <= {*passes}
     assert "stable_sort" not in passes
     # Of this version: rules that earlier ones have, one that a setting switches on, what no setting leaves out.
@@ -123,7 +122,7 @@ def test_the_line_does_what_it_is_for(tmp_path: Path) -> None:
     )
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "kept.onnx")
-    names = onnxruntime_passes(parse("onnxruntime/cpu"))
+    names = PASSES["onnxruntime/cpu"].names(parse("onnxruntime/cpu"))
     onnxruntime.InferenceSession(model.SerializeToString(), options, disabled_optimizers=names)
     kept = subprocess.run(
         [sys.executable, "-c", "import onnx, sys; print(len(onnx.load(sys.argv[1]).graph.node))",

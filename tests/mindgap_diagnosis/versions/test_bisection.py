@@ -11,7 +11,7 @@ from mindgap.graph.compare.culprit import culprit_of
 from mindgap.graph.compare.verdict import Fault
 from mindgap.platforms.name import parse
 from mindgap.results.rows import Row
-from mindgap_diagnosis.versions.bisection import State, VersionVerdict, bisected, difference, verdict_of
+from mindgap_diagnosis.versions.bisection import State, VersionVerdict, bisected, symptom, verdict_of
 from mindgap_diagnosis.versions.releases import between
 
 
@@ -42,31 +42,30 @@ def verdict(version: str, *faults: str, error: float | None = None) -> VersionVe
 
 def test_a_fault_that_both_have_tells_nothing() -> None:
     good, bad = verdict("1", "wrong a"), verdict("4", "wrong a", "wrong b")
-    told = difference(good, bad)
+    told = symptom(good, bad)
     assert told is not None
-    assert [told.state(each) for each in (good, bad, verdict("2"), verdict("3", "wrong b"))] == [
+    assert [told(each) for each in (good, bad, verdict("2"), verdict("3", "wrong b"))] == [
         "good", "bad", "good", "bad",
     ]  # fmt: skip
-    assert told.state(replace(good, skipped="no wheel")) == "skipped"
-    assert difference(good, good) is None
-    assert difference(bad, good) is None
+    assert symptom(good, good) is None
+    assert symptom(bad, good) is None
 
 
 def test_a_fault_of_the_reference_is_shared_by_bad_releases() -> None:
     good, bad = verdict("1", "wrong reference aten.erf.default"), verdict("4")
-    told = difference(good, bad)
+    told = symptom(good, bad)
     assert told is not None
-    assert (told.state(good), told.state(bad)) == ("good", "bad")
+    assert (told(good), told(bad)) == ("good", "bad")
 
 
 @pytest.mark.parametrize(("middle", "state"), [(2e-4, "good"), (1.4e-3, "bad"), (None, "skipped")])
 def test_size_tells_where_verdict_and_culprit_are_equal(middle: float | None, state: str) -> None:
     good, bad = verdict("1", "wrong a", error=3e-4), verdict("3", "wrong a", error=2e-2)
-    told = difference(good, bad)
+    told = symptom(good, bad)
     assert told is not None
-    assert told.state(replace(good, error=middle)) == (state if middle != 1.4e-3 else "good")
-    assert told.state(replace(good, error=1e-2)) == "bad"
-    assert difference(good, replace(bad, error=6e-4)) is None
+    assert told(replace(good, error=middle)) == (state if middle != 1.4e-3 else "good")
+    assert told(replace(good, error=1e-2)) == "bad"
+    assert symptom(good, replace(bad, error=6e-4)) is None
 
 
 def test_verdict_of_a_row() -> None:
