@@ -281,7 +281,7 @@ def main() -> None:
             graph = functionalize(capture(model.eval(), args, {}, tensors=tensors)).graph
             target = _target(graph, tensors, to)
             before = time.process_time()
-            found, _, exact = find_precision(target, Bound(limit), name, "cpu/eager")
+            found, _, exact = find_precision(target, Bound(limit), name)
             seconds = time.process_time() - before
             known: dict[frozenset[int], float] = {}
 

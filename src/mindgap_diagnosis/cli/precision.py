@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import textwrap
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
+from rich.markup import escape
+from rich.text import Text
 
 from mindgap.cli.diff import AsJson, Deadline, Options, seconds
 from mindgap.cli.outputs import check_files
 from mindgap.cli.sources import CaptureEnv, OnlyPlatform, only_program, source_client, with_options
 from mindgap.cli.streams import Exit, complain, result_stream
+from mindgap.cli.tables import Lines, console, plain_table
 from mindgap.cli.trace import json_text
 from mindgap.graph import Array, Graph, MindgapError, default_tensor_store
 from mindgap.platforms.registry import canonical
 from mindgap.results.settings import DEADLINE_S
-from mindgap.source_worker.client import SourceClient
 
 if TYPE_CHECKING:
     from mindgap_diagnosis.precision.result import Bound, KeptOperator, Precision
     from mindgap_diagnosis.precision.targets import FileTarget, GraphTarget
 
 _FORMATS: Final = ("float16", "bfloat16", "int8")
-_WIDTH: Final = 100
 
 
 def precision(
@@ -72,12 +71,15 @@ def precision(
     tensors = default_tensor_store()
     named = with_options(source, options or [])
     with result_stream() as out, source_client(tensors, seconds(deadline), capture_env) as client:
-        capture = partial(_captured, client)
+
+        def capture(one: str) -> Graph:
+            return client.capture(only_program(client, one), 0)
+
         with opened_target(capture, named, platform, to, tensors, seconds(deadline)) as target:
-            found, kept, exact = find_precision(target, chosen, source, str(platform), runs)
+            found, kept, exact = find_precision(target, chosen, source, runs)
             if save is not None:
                 found = _saved(found, target, kept, exact, chosen, save)
-        out.write(json_text(found) if as_json else _text(found))
+        out.write(json_text(found)) if as_json else _print(found, out)
     return Exit.FINDINGS if found.kept else Exit.NOTHING_FOUND
 
 
@@ -98,10 +100,6 @@ def _check_file(save: Path | None, suffix: str) -> None:
     check_files(("--save", save))
 
 
-def _captured(client: SourceClient, source: str) -> Graph:
-    return client.capture(only_program(client, source), 0)
-
-
 def _saved(
     found: Precision, target: GraphTarget | FileTarget, kept: frozenset[int], exact: Sequence[Array], bound: Bound,
     path: Path,
@@ -113,19 +111,24 @@ def _saved(
     return dataclasses.replace(found, saved=str(path), saved_error=error)
 
 
-def _text(found: Precision) -> str:
-    lines = [_summary(found), ""]
+def _print(found: Precision, out: TextIO) -> None:
+    lines = Lines(out)
+    lines.put(Text(_summary(found), style="bold"))
+    lines.put(Text())
     if found.kept:
-        lines += _table(found.kept, found.measure)
-        lines.append("")
+        table = plain_table("operator", "kind", "line", "given back")
+        for each in found.kept:
+            table.add_row(*map(escape, (each.name or "(model)", each.kind, each.line, _without(each))))
+        console(out).print(table)
+        lines.put(Text())
     if found.carriers:
-        lines += [f"With them in the list: {len(found.carriers)} nodes that only move data between them.", ""]
-    lines += textwrap.wrap("; ".join(_facts(found)), _WIDTH)
+        lines.put(Text(f"With them in the list: {len(found.carriers)} nodes that only move data between them."))
+        lines.put(Text())
+    lines.put(Text("; ".join(_facts(found))))
     for note in found.notes:
-        lines += textwrap.wrap(f"Note: {note}.", _WIDTH)
+        lines.put(Text(f"Note: {note}."))
     for tool, text in found.lists.items():
-        lines += ["", f"# {tool}", text]
-    return "\n".join(lines) + "\n"
+        out.write(f"\n# {tool}\n{text}\n")
 
 
 def _summary(found: Precision) -> str:
@@ -150,19 +153,6 @@ def _facts(found: Precision) -> list[str]:
     if found.saved:
         facts.append(f"{found.saved} was loaded and run: {found.saved_error:.3g}")
     return facts
-
-
-def _table(kept: Sequence[KeptOperator], measure: str) -> list[str]:
-    """A line for each operator: its module or node, its kind, the user's line, the measure without it."""
-    rows = [("operator", "kind", "line", "given back")]
-    rows += [(each.name or "(model)", each.kind, each.line, _without(each)) for each in kept]
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    widths[0] = min(widths[0], max(_WIDTH - sum(widths[1:]) - 18, 16))
-    return ["  ".join((*(_cut(cell, w) for cell, w in zip(row, widths, strict=False)), row[3])) for row in rows]
-
-
-def _cut(text: str, width: int) -> str:
-    return (text if len(text) <= width else f"…{text[len(text) - width + 1 :]}").ljust(width)
 
 
 def _without(each: KeptOperator) -> str:

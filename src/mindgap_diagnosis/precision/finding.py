@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 
 from mindgap.graph import Array, MindgapError
-from mindgap_diagnosis.precision.candidates import Operator
-from mindgap_diagnosis.precision.formats import LOWER
-from mindgap_diagnosis.precision.noise import measured_noise
+from mindgap_diagnosis.precision.noise import LOWER, measured_noise
 from mindgap_diagnosis.precision.result import Bound, KeptOperator, Precision
 from mindgap_diagnosis.precision.search import MOST_RUNS, Proved, ranked, search
 from mindgap_diagnosis.precision.targets import FileTarget, GraphTarget
@@ -16,12 +14,12 @@ from mindgap_diagnosis.precision.time_share import time_share
 
 
 def find_precision(
-    target: GraphTarget | FileTarget, bound: Bound, model: str, platform: str, most_runs: int = MOST_RUNS
+    target: GraphTarget | FileTarget, bound: Bound, model: str, most_runs: int = MOST_RUNS
 ) -> tuple[Precision, frozenset[int], Sequence[Array]]:
     """Finds the operators that must stay in float32. Returns also their positions, and the outputs in float64.
 
-    Raises `MindgapError` where the model has no operators in float32, no output can be measured, or nothing meets the
-    bound.
+    Raises `MindgapError` where the model has no operators in float32, no output can be measured, the platform runs none
+    of them in the smaller format, or nothing meets the bound.
     """
     operators = target.of.operators
     if not operators:
@@ -37,39 +35,34 @@ def find_precision(
     # The first run shows which operators the platform has no kernel for.
     known = {frozenset[int](): measure(frozenset())}
     ranking = ranked(len(operators), noise.edges, frozenset(target.refused))
-    found = search(ranking, lambda kept: known[kept] if kept in known else measure(kept), bound.limit, most_runs)
-    if not found.after <= bound.limit:
-        raise MindgapError(_cannot(model, platform, bound, found))
+    proved = search(ranking, lambda kept: known[kept] if kept in known else measure(kept), bound.limit, most_runs)
+    where = f"{model} on {target.platform}"
+    if target.failure and not target.lowered:
+        raise MindgapError(f"{where}: it ran with no operator in {target.to}, the first failure: {target.failure}")
+    if not proved.after <= bound.limit:
+        raise MindgapError(
+            f"{where}: nothing meets the bound of {bound.limit:g}: with all {len(proved.kept)} operators in float32 "
+            f"the {'error' if bound.flips is None else 'changed decisions'} is {proved.after:.3g}. Give a larger one"
+        )
     if not noise.derived:
         target.notes.append("an operator has no derivative: operators are ranked by relative errors alone")
-    kept = frozenset(found.kept) | target.refused
-    return _result(target, bound, model, platform, found, kept), kept, exact
-
-
-def _cannot(model: str, platform: str, bound: Bound, found: Proved) -> str:
-    what = "error" if bound.flips is None else "changed decisions"
-    return (
-        f"{model} on {platform}: nothing meets the bound of {bound.limit:g}: with all {len(found.kept)} operators in "
-        f"float32 the {what} is {found.after:.3g}. Give a larger one"
-    )
+    kept = frozenset(proved.kept) | target.refused
+    return _result(target, bound, model, proved, target.carriers(kept)), kept, exact
 
 
 def _result(
-    target: GraphTarget | FileTarget, bound: Bound, model: str, platform: str, found: Proved, kept: frozenset[int]
+    target: GraphTarget | FileTarget, bound: Bound, model: str, proved: Proved, carriers: Sequence[str]
 ) -> Precision:
-    operators = target.of.operators
-    listed = [operators[i] for i in (*sorted(target.refused), *found.kept)]
-    carriers = target.carriers(kept)
-    refused = [operators[i] for i in target.refused]
-    errors = {operators[i]: error for i, error in found.given_back.items()}
+    operators, order = target.of.operators, [*sorted(target.refused), *proved.kept]
+    listed = [operators[i] for i in order]
     return Precision(
-        model, platform, target.to, "error" if bound.flips is None else "flips", bound.limit, len(operators),
-        tuple(_kept(each, errors.get(each), each in refused) for each in listed), tuple(carriers),
-        found.before, found.after, found.all_wide, found.runs, found.proved,
+        model, str(target.platform), target.to, "error" if bound.flips is None else "flips", bound.limit,
+        len(operators),
+        tuple(
+            KeptOperator(each.name, each.line, each.kind, proved.given_back.get(i), i in target.refused)
+            for i, each in zip(order, listed, strict=True)
+        ),
+        tuple(carriers), proved.before, proved.after, proved.all_wide, proved.runs, proved.proved,
         target.lists(listed, carriers), tuple(target.notes),
         time_share=time_share(target.graph, target.arrays, [node for each in listed for node in each.nodes]),
     )  # fmt: skip
-
-
-def _kept(operator: Operator, error: float | None, refused: bool) -> KeptOperator:
-    return KeptOperator(operator.name, operator.line, operator.kind, error, refused)

@@ -7,8 +7,9 @@ reads it. It stays exact only between operators in float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, cast
 
 import torch
@@ -17,15 +18,41 @@ from mindgap.aten.tensors import input_tensors
 from mindgap.graph import Graph
 from mindgap.judge.oracle import OracleError, OracleMemoryError
 from mindgap.judge.oracle.evaluation.float64 import OPERATOR_ERRORS, Float64Graph, Values, evaluate, neutral_float64
-from mindgap.judge.oracle.evaluation.formats import widen
+from mindgap.judge.oracle.evaluation.formats import rounded, widen
 from mindgap_diagnosis.precision.candidates import Candidates, is_wide
 
 #: The reader of an output: the caller, who reads float32.
 CALLER: Final = -1
+#: How much worse: values that overflow, values that saturate, the squared error of the others.
+Damage = tuple[int, int, float]
 #: Random directions in which outputs are derived.
 _DIRECTIONS: Final = 2
 #: Rounds a float64 tensor to the smaller format, held in float64. The second argument: whether it is a weight.
 Lower = Callable[[torch.Tensor, bool], torch.Tensor]
+#: Steps of 8 bits.
+_STEPS: Final = 255
+
+
+def _as_float(dtype: str, value: torch.Tensor, weight: bool) -> torch.Tensor:
+    return rounded(value.to(torch.float32).to(torch.float64), dtype)
+
+
+def _as_int8(value: torch.Tensor, weight: bool) -> torch.Tensor:
+    """Whole steps: of a weight between ± its largest magnitude, of others between their extremes, zero among them.
+    One scale for the whole tensor, as `quantize_static` chooses by default."""
+    finite = torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0)
+    most = finite.abs().max() if finite.numel() else torch.zeros(())
+    low, high = (-most, most) if weight else (finite.min().clamp_max(0), finite.max().clamp_min(0))
+    step = (high - low) / _STEPS
+    return torch.where(step > 0, torch.round(value / step.clamp_min(1e-300)) * step, value)
+
+
+#: How values are rounded, by the format that operators are lowered to.
+LOWER: Final[Mapping[str, Lower]] = {
+    "float16": partial(_as_float, "float16"),
+    "bfloat16": partial(_as_float, "bfloat16"),
+    "int8": _as_int8,
+}
 
 
 @dataclass(slots=True)
@@ -42,6 +69,10 @@ class Edge:
     overflows: bool = False
     saturates: bool = False
     cost: float = 0.0
+
+    @property
+    def damage(self) -> Damage:
+        return int(self.overflows), int(self.saturates and not self.overflows), self.cost
 
     def account(self, exact: torch.Tensor, low: torch.Tensor, slope: torch.Tensor) -> None:
         """Adds the effect of rounding. `slope`: the derivative of the outputs."""

@@ -9,7 +9,9 @@ import copy
 import importlib
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -87,20 +89,8 @@ def _quantised(model: Any, kept: Sequence[str], feeds: Mapping[str, Array], path
         # The tool reads a file for its calibration.
         plain = Path(folder) / "model.onnx"
         importlib.import_module("onnx").save(model, plain)
-        quantization.quantize_static(plain, path, _Reader(feeds), nodes_to_exclude=[*kept])
-
-
-class _Reader:
-    """Gives the quantiser one set of inputs to calibrate on."""
-
-    def __init__(self, feeds: Mapping[str, Array]) -> None:
-        self._sets = [dict(feeds)]
-
-    def get_next(self) -> dict[str, Array] | None:
-        return self._sets.pop() if self._sets else None
-
-    def __len__(self) -> int:
-        return len(self._sets)
+        reader = SimpleNamespace(get_next=partial(next, iter((dict(feeds),)), None))
+        quantization.quantize_static(plain, path, reader, nodes_to_exclude=[*kept])
 
 
 def _run(path: str, runtime: str, optimise: bool, feeds: Mapping[str, Array]) -> list[Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from mindgap.platforms.name import parse
 from mindgap.platforms.openvino.pytorch_frontend import import_openvino
 from mindgap.run.server import Channel, Service
 from mindgap_diagnosis.precision.onnx_file import named_model
+from mindgap_diagnosis.precision.paste import mark_precise
 from mindgap_diagnosis.precision.tool_runs import tool_service
 
 _HINT: Final = "INFERENCE_PRECISION_HINT"
@@ -40,7 +40,7 @@ def openvino_service(_: Channel, source: str, platform: str) -> Service:
                 given = _quantised(model, apart, feeds)
             openvino.save_model(given, path, compress_to_fp16=False)
             if to != "int8":
-                _mark(path, apart)
+                mark_precise(path, apart)
             given = core.read_model(path)
         compiled = core.compile_model(given, "CPU", {_HINT: hint} if hint else {})
         results = compiled(dict(feeds))
@@ -74,15 +74,3 @@ def _quantised(model: Any, apart: Collection[str], feeds: Mapping[str, Array]) -
     nncf.set_log_level(logging.ERROR)
     scope = nncf.IgnoredScope(names=[*apart])
     return nncf.quantize(model.clone(), nncf.Dataset([dict(feeds)]), ignored_scope=scope)
-
-
-def _mark(path: str, apart: Collection[str]) -> None:
-    """Marks operators of an IR that stay in float32 under a hint of precision. The CPU plug-in obeys (2026.4), but for
-    operators that it fuses into a `Subgraph`."""
-    tree = ElementTree.parse(path)
-    for layer in tree.iter("layer"):
-        if layer.get("name") in apart:
-            info = layer.find("rt_info")
-            info = ElementTree.SubElement(layer, "rt_info") if info is None else info
-            ElementTree.SubElement(info, "attribute", name="precise", version="0")
-    tree.write(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
 
 from mindgap.platforms.name import PlatformName
@@ -38,15 +40,16 @@ def file_lists(kept: Sequence[Operator], carriers: Sequence[str], every: Sequenc
     return lists
 
 
-#: Marks operators of OpenVINO's file, which then stay in float32 under a hint of precision.
-_MARKED = """\
-import xml.etree.ElementTree as ElementTree
-tree = ElementTree.parse("model.xml")
-for layer in tree.iter("layer"):
-    if layer.get("name") in {names}:
-        info = ElementTree.SubElement(layer, "rt_info") if layer.find("rt_info") is None else layer.find("rt_info")
-        ElementTree.SubElement(info, "attribute", name="precise", version="0")
-tree.write("model.xml")"""
+def mark_precise(file: str, names: list[str]) -> None:
+    """Marks operators of an IR that stay in float32 under a hint of precision. The CPU plug-in obeys (2026.4), but for
+    operators that it fuses into a `Subgraph`."""
+    tree = ElementTree.parse(file)
+    for layer in tree.iter("layer"):
+        if layer.get("name") in names:
+            info = layer.find("rt_info")
+            info = ElementTree.SubElement(layer, "rt_info") if info is None else info
+            ElementTree.SubElement(info, "attribute", name="precise", version="0")
+    tree.write(file)
 
 
 def tool_lists(names: Sequence[str], platform: PlatformName, to: str) -> dict[str, str]:
@@ -54,7 +57,9 @@ def tool_lists(names: Sequence[str], platform: PlatformName, to: str) -> dict[st
     if not names:
         return {}
     if platform.device == "openvino" and to == "bfloat16":
-        return {"OpenVINO, in the file that openvino.save_model writes": _MARKED.format(names=names)}
+        marks = inspect.getsource(mark_precise)
+        text = f"import xml.etree.ElementTree as ElementTree\n{marks}mark_precise('model.xml', {[*names]})"
+        return {"OpenVINO, in the file that openvino.save_model writes": text}
     if platform.device == "openvino":
         return {"NNCF quantize, for OpenVINO": f"ignored_scope=nncf.IgnoredScope(names={names})"}
     if platform.device != "cpu":
@@ -72,7 +77,8 @@ def program_lists(kept: Sequence[Operator], every: Sequence[Operator], device: s
     if whole:
         starts = tuple(f"{name}." for name in whole)
         lists["PyTorch autocast"] = _REGION.format(device=device, modules=whole)
-        lists["coremltools (from coremltools.converters.mil.mil.scope import ScopeSource)"] = (
+        # A torch.export program has no names of modules there: all of it would be lowered.
+        lists["coremltools, of a traced model (from coremltools.converters.mil.mil.scope import ScopeSource)"] = (
             'compute_precision=ct.transform.FP16ComputePrecision(op_selector=lambda op: not (".".join('
             f'op.scopes.get(ScopeSource.TORCHSCRIPT_MODULE_NAME, ())) + ".").startswith({starts}))'
         )

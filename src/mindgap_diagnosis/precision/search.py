@@ -6,19 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from mindgap_diagnosis.precision.noise import CALLER, Edge
+from mindgap_diagnosis.precision.noise import CALLER, Damage, Edge
 
-#: How much worse: values that overflow, values that saturate, the squared error of the others.
-Damage = tuple[int, int, float]
 _NONE: Final[Damage] = (0, 0, 0.0)
 
 
-def _plus(a: Damage, b: Damage) -> Damage:
-    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
-
-
-def _of(edge: Edge) -> Damage:
-    return (int(edge.overflows), int(edge.saturates and not edge.overflows), edge.cost)
+def _sum(damages: Iterable[Damage]) -> Damage:
+    overflow, saturate, cost = map(sum, zip(_NONE, *damages, strict=True))
+    return overflow, saturate, cost
 
 
 @dataclass(frozen=True)
@@ -46,28 +41,21 @@ def ranked(count: int, edges: Iterable[Edge], always: frozenset[int] = frozenset
     for edge in edges:
         needed = edge.roots | frozenset({edge.reader} - {CALLER})
         for operator in needed:
-            exact[operator].append((needed, _of(edge)))
+            exact[operator].append((needed, edge.damage))
     kept = set(range(count)) - always
-    marginal = {i: _sum(exact[i]) for i in kept}
+    marginal = {i: _sum(each for _, each in exact[i]) for i in kept}
     given_back: list[int] = []
     damage: list[Damage] = [_NONE]
     while kept:
         last = min(kept, key=lambda i: (marginal[i], i))
-        damage.append(_plus(damage[-1], marginal[last]))
+        damage.append(_sum((damage[-1], marginal[last])))
         given_back.append(last)
         kept.remove(last)
         for needed, _ in exact[last]:
             for other in needed & kept:
                 exact[other] = [each for each in exact[other] if last not in each[0]]
-                marginal[other] = _sum(exact[other])
+                marginal[other] = _sum(each for _, each in exact[other])
     return Ranking(tuple(reversed(given_back)), tuple(reversed(damage)))
-
-
-def _sum(edges: Sequence[tuple[frozenset[int], Damage]]) -> Damage:
-    total = _NONE
-    for _, each in edges:
-        total = _plus(total, each)
-    return total
 
 
 #: Runs of the platform for one search.

@@ -1,10 +1,11 @@
-"""Opens what is measured: a captured graph with casts on any platform, or an ONNX file that is converted."""
+"""Opens what is measured: a captured graph with casts on any platform, or a model that a tool converts."""
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,31 +15,46 @@ import numpy as np
 
 from mindgap.aten.functional import functionalize
 from mindgap.graph import Array, Graph, MindgapError, TensorStore, materialise_all
+from mindgap.judge.oracle.evaluation.formats import FORMATS
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.platforms.protocol import CompileFailure, Unsupported
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap_diagnosis.precision.candidates import Candidates, Operator, candidates, parted_label
-from mindgap_diagnosis.precision.formats import out_of_range
 from mindgap_diagnosis.precision.mixed_graph import mixed_graph
 from mindgap_diagnosis.precision.paste import file_lists, program_lists, tool_lists
 from mindgap_diagnosis.precision.tool_runs import ONNX_TOOL, Tool, ToolFailed, ToolRuns, ToolSource, tool_of
 
 
 @dataclass
-class GraphTarget:
-    """A functional graph that a platform runs with casts around its operators. `arrays`: its inputs. `refused`:
-    operators that have no kernel in the smaller format; runs add to them."""
+class Target:
+    """A functional graph and its inputs, of which operators run in a smaller format. Runs fill the other fields.
+
+    `refused`: operators that have no kernel in the format. `failure`: why the first run failed, in the platform's
+    words. `lowered`: a run with an operator in the format gave outputs. `notes`: what a reader must know.
+    """
 
     graph: Graph
     arrays: Sequence[Array]
     of: Candidates
     to: str
     platform: PlatformName
+    refused: set[int] = field(default_factory=set[int], kw_only=True)
+    failure: str = field(default="", kw_only=True)
+    lowered: bool = field(default=False, kw_only=True)
+    notes: list[str] = field(default_factory=list[str], kw_only=True)
+
+
+def _words(message: str) -> str:
+    return " ".join(message.split())[:300]
+
+
+@dataclass
+class GraphTarget(Target):
+    """A graph that a platform runs with casts around its operators."""
+
     execute: Callable[[Job], Outcome]
     deadline_s: float
-    refused: set[int] = field(default_factory=set[int])
-    notes: list[str] = field(default_factory=list[str])
 
     def outputs(self, kept: frozenset[int]) -> Sequence[Array] | None:
         """Returns the outputs with these operators in float32. Raises `MindgapError`."""
@@ -46,12 +62,28 @@ class GraphTarget:
             mixed = mixed_graph(self.graph, self.of, kept | self.refused, self.to)
             outcome = self.execute(Job(self.platform, mixed, want="outputs", repeat=1, deadline_s=self.deadline_s))
             if outcome.ran and outcome.arrays is not None:
+                self.lowered |= len(kept | self.refused) < len(self.of.operators)
                 return [each.astype(np.float64) if each.dtype.kind == "f" else each for each in outcome.arrays]
+            at = f" at {outcome.op}" if outcome.op else ""
+            self.failure = self.failure or f"{outcome.status}{at}: {_words(outcome.message or outcome.signature)}"
             failing = {i for i, each in enumerate(self.of.operators) if each.kind == outcome.op}
-            others = (failing or out_of_range(self.graph, self.of, self.to)) - self.refused - kept
+            others = (failing or self._out_of_range()) - self.refused - kept
             if not others:
-                raise MindgapError(_why(self.platform, outcome, self.to))
+                raise MindgapError(
+                    f"{self.platform} does not run the program with float32 and {self.to} side by side: {self.failure}"
+                )
             self.refused |= others
+
+    def _out_of_range(self) -> set[int]:
+        """Returns the operators with a number among their arguments that the format cannot hold: PyTorch refuses to
+        fill a float16 tensor with -3.4e38."""
+        largest, owner = FORMATS[self.to].largest, self.of.owner
+        return {
+            owner[index]
+            for index, node in enumerate(self.graph.nodes)
+            for arg in (*node.args, *(value for _, value in node.kwargs))
+            if isinstance(arg, float) and largest < abs(arg) < math.inf and owner[index] >= 0
+        }
 
     def carriers(self, kept: frozenset[int]) -> list[str]:
         return []
@@ -61,40 +93,20 @@ class GraphTarget:
 
     def save(self, kept: frozenset[int], path: Path) -> Sequence[Array]:
         """Exports the mixed graph, loads and runs it on ONNX Runtime. Raises `MindgapError`."""
-        from mindgap.platforms.onnx.export import export
-
-        try:
-            exported = export(mixed_graph(self.graph, self.of, kept | self.refused, self.to), self.arrays)
-        except (Unsupported, CompileFailure) as error:
-            raise MindgapError(f"{path}: the mixed program cannot be exported to ONNX: {error}") from None
-        path.write_bytes(exported.model)
-        feeds = {name: self.arrays[n] for name, n in zip(exported.inputs, exported.fed, strict=True)}
-        on = parse("onnxruntime/cpu")
-        with ToolRuns(ONNX_TOOL, ToolSource(str(path), feeds), on, self.deadline_s, path.parent) as runs:
+        mixed = mixed_graph(self.graph, self.of, kept | self.refused, self.to)
+        file, _ = _exported(f"{path}: the mixed program", mixed, self.arrays, path)
+        with ToolRuns(ONNX_TOOL, file, parse("onnxruntime/cpu"), self.deadline_s, path.parent) as runs:
             return runs.run(self.to, None)
 
 
-def _why(platform: PlatformName, outcome: Outcome, to: str) -> str:
-    words = " ".join((outcome.message or outcome.signature).split())[:300]
-    at = f" at {outcome.op}" if outcome.op else ""
-    return f"{platform} does not run the program with float32 and {to} side by side: {outcome.status}{at}: {words}"
-
-
 @dataclass
-class FileTarget:
+class FileTarget(Target):
     """A model that a tool converts. `names`: of the tool's operator, by node of the graph. `carried`: the list must
     hold nodes that only move data between its operators too."""
 
-    graph: Graph
-    arrays: Sequence[Array]
-    of: Candidates
-    to: str
     runs: ToolRuns
     names: Sequence[str]
-    platform: PlatformName
     carried: bool
-    refused: set[int] = field(default_factory=set[int])
-    notes: list[str] = field(default_factory=list[str])
 
     def _kept_names(self, kept: frozenset[int]) -> list[str]:
         known = self.runs.about().get("names")
@@ -104,16 +116,20 @@ class FileTarget:
     def outputs(self, kept: frozenset[int]) -> Sequence[Array] | None:
         """Returns the outputs with these operators in float32, None where that model does not run. Raises
         `ToolFailed`."""
+        whole = len(kept) == len(self.of.operators)
         # All marked operators are not always in float32: a run shows it.
-        every = self.to != "bfloat16" and len(kept) == len(self.of.operators)
+        plain = whole and self.to != "bfloat16"
         try:
-            return self.runs.run(self.to, None if every else self._kept_names(kept))
+            outputs = self.runs.run(self.to, None if plain else self._kept_names(kept))
         except ToolFailed as failed:
-            if every:
+            if plain:
                 raise
-            if not self.notes:
-                self.notes.append(f"some converted files did not run, the first: {' '.join(str(failed).split())[:200]}")
+            if not self.failure:
+                self.failure = _words(str(failed))
+                self.notes.append(f"some converted files did not run, the first: {self.failure[:200]}")
             return None
+        self.lowered |= not whole
+        return outputs
 
     def carriers(self, kept: frozenset[int]) -> list[str]:
         """Returns the nodes that only move data between these, where the list must hold them too."""
@@ -148,8 +164,10 @@ def opened_target(
     """Opens a source as what the platform's tool takes, else as a graph with casts. Raises `MindgapError`."""
     tool = tool_of(platform, to)
     if tool is not None:
-        with file_target(tool, capture, source, platform, to, tensors, deadline_s) as target:
-            yield target
+        with TemporaryDirectory(prefix="mindgap-precision-") as folder:
+            opened = (_opened_file if tool.takes_file else _opened_program)(capture, source, Path(folder), tensors)
+            with ToolRuns(tool, opened.source, platform, deadline_s, Path(folder)) as runs:
+                yield _file_target(opened, runs, tool, platform, to, tensors)
         return
     graph = functionalize(capture(source)).graph
     arrays = materialise_all(graph, tensors)
@@ -157,93 +175,81 @@ def opened_target(
         yield GraphTarget(graph, arrays, candidates(graph), to, platform, pool.run, deadline_s)
 
 
-@contextmanager
-def file_target(
-    tool: Tool, capture: Capture, source: str, platform: PlatformName, to: str, tensors: TensorStore, deadline_s: float
-) -> Generator[FileTarget]:
-    """Opens a source as a tool takes it: an ONNX file, a program that is exported to one, or a captured graph. Raises
-    `MindgapError`."""
-    with TemporaryDirectory(prefix="mindgap-precision-") as folder:
-        opened = _file if tool.takes_file else _program
-        file, lines, graph = opened(capture, source, Path(folder), tensors)
-        arrays = _arrays(graph, file, tensors)
-        with ToolRuns(tool, file, platform, deadline_s, Path(folder)) as runs:
-            about, named = runs.about(), _named(graph) if tool.takes_file else _modules(graph)
-            known = about.get("names")
-            named = [(name, kind if known is None or name in known else "") for name, kind in named]
-            of = candidates(graph, named, frozenset(about["lowered"][to]), joins=to != "int8")
-            of = replace(of, operators=tuple(replace(o, line=lines.get(o.name, "")) for o in of.operators))
-            notes = _notes(platform, to, exported=bool(lines) and tool.takes_file)
-            yield FileTarget(
-                graph, arrays, of, to, runs, [name for name, _ in named], platform,
-                carried=tool is ONNX_TOOL or to != "int8", notes=notes,
-            )  # fmt: skip
+@dataclass(frozen=True)
+class _Opened:
+    """What a tool is given. `named`: by node of `graph`, the name and kind of the tool's operator. `lines`: of the
+    user's program, by name. `exported`: mindgap made the file."""
+
+    source: ToolSource
+    graph: Graph
+    named: Sequence[tuple[str, str]]
+    lines: dict[str, str]
+    exported: bool = False
 
 
-def _program(
-    capture: Capture, source: str, folder: Path, tensors: TensorStore
-) -> tuple[ToolSource, dict[str, str], Graph]:
-    """Returns a source that the tool opens itself, the user's line by module, and the captured graph."""
+def _opened_program(capture: Capture, source: str, folder: Path, tensors: TensorStore) -> _Opened:
+    """Opens a source that the tool opens too."""
     graph = functionalize(capture(source)).graph
-    return ToolSource(source, {}), dict(parted_label(label) for label in reversed(graph.labels.nodes)), graph
+    places = [parted_label(label) for label in graph.labels.nodes or ("",) * len(graph.nodes)]
+    named = [(path, node.op) for (path, _), node in zip(places, graph.nodes, strict=True)]
+    return _Opened(ToolSource(source, {}), graph, named, dict(reversed(places)))
 
 
-def _modules(graph: Graph) -> list[tuple[str, str]]:
-    """Returns the module of each node, and its operator."""
-    labels = graph.labels.nodes or ("",) * len(graph.nodes)
-    return [(parted_label(label)[0], node.op) for label, node in zip(labels, graph.nodes, strict=True)]
+def _opened_file(capture: Capture, source: str, folder: Path, tensors: TensorStore) -> _Opened:
+    """Opens an ONNX file, or exports a program to one."""
+    captured = capture(source)
+    arrays = materialise_all(captured, tensors)
+    path = Path(source.partition("?")[0].removeprefix("onnx:"))
+    if path.suffix == ".onnx":
+        graph, places = functionalize(captured).graph, dict[str, tuple[str, str]]()
+        names = graph.labels.inputs or tuple(f"in{n}" for n in range(len(graph.inputs)))
+        fed = [n for n, given in enumerate(graph.inputs) if given.role in ("input", "random")]
+        file = ToolSource(str(path), {names[n]: arrays[n] for n in fed})
+    else:
+        file, origin = _exported(source, captured, arrays, folder / "model.onnx")
+        with warnings.catch_warnings(action="ignore"):  # of a file that the user does not see
+            graph = functionalize(capture(file.source)).graph
+        places = {name: parted_label(label) for name, label in origin.items()}
+    parts = [(label, _NODE.match(label)) for label in graph.labels.nodes]
+    named = [(match["name"], match["kind"]) if match else (label, "") for label, match in parts]
+    return _Opened(file, graph, named, {name: line or module for name, (module, line) in places.items()}, bool(places))
 
 
-def _notes(platform: PlatformName, to: str, exported: bool) -> list[str]:
+def _exported(
+    source: str, graph: Graph, arrays: Sequence[Array], path: Path
+) -> tuple[ToolSource, Mapping[str, str]]:  # fmt: skip
+    """Exports a graph to a file. Returns it with its inputs, and by node of the file where it comes from."""
+    from mindgap.platforms.onnx.export import export
+
+    try:
+        exported = export(graph, arrays, labels=graph.labels.nodes or ("",) * len(graph.nodes))
+    except (Unsupported, CompileFailure) as error:
+        raise MindgapError(f"{source} cannot be exported to ONNX: {error}") from None
+    path.write_bytes(exported.model)
+    feeds = {name: arrays[number] for name, number in zip(exported.inputs, exported.fed, strict=True)}
+    return ToolSource(str(path), feeds), exported.origin
+
+
+def _file_target(
+    opened: _Opened, runs: ToolRuns, tool: Tool, platform: PlatformName, to: str, tensors: TensorStore
+) -> FileTarget:
+    graph, about = opened.graph, runs.about()
+    arrays = materialise_all(graph, tensors)
+    for number, name in enumerate(graph.labels.inputs):
+        if name in opened.source.feeds and graph.inputs[number].role in ("input", "random"):
+            arrays[number] = opened.source.feeds[name]
+    known = about.get("names")
+    named = [(name, kind if known is None or name in known else "") for name, kind in opened.named]
+    of = candidates(graph, named, frozenset(about["lowered"][to]), joins=to != "int8")
+    of = replace(of, operators=tuple(replace(o, line=opened.lines.get(o.name, "")) for o in of.operators))
     notes: list[str] = []
     if platform.device == "onnxruntime" and to == "float16":
         notes.append(
             "ONNX Runtime computes most float16 nodes in float32 on a CPU. As on a device with float16 kernels: "
             "-p onnx/reference"
         )
-    if exported:
+    if opened.exported:
         notes.append("nodes are those of the file that --save writes; for a file of yours, give FILE.onnx")
-    return notes
-
-
-def _file(
-    capture: Capture, source: str, folder: Path, tensors: TensorStore
-) -> tuple[ToolSource, dict[str, str], Graph]:
-    """Returns a file with its inputs, the user's line by node, and its graph."""
-    captured = capture(source)
-    arrays = materialise_all(captured, tensors)
-    path = Path(source.partition("?")[0].removeprefix("onnx:"))
-    if path.suffix == ".onnx":
-        graph = functionalize(captured).graph
-        names = graph.labels.inputs or tuple(f"in{n}" for n in range(len(graph.inputs)))
-        fed = [n for n, given in enumerate(graph.inputs) if given.role in ("input", "random")]
-        return ToolSource(str(path), {names[n]: arrays[n] for n in fed}), {}, graph
-    from mindgap.platforms.onnx.export import export
-
-    labels = captured.labels.nodes or ("",) * len(captured.nodes)
-    try:
-        exported = export(captured, arrays, labels=labels)
-    except (Unsupported, CompileFailure) as error:
-        raise MindgapError(f"{source} cannot be exported to ONNX: {error}") from None
-    path = folder / "model.onnx"
-    path.write_bytes(exported.model)
-    feeds = {name: arrays[number] for name, number in zip(exported.inputs, exported.fed, strict=True)}
-    with warnings.catch_warnings(action="ignore"):  # of a file that the user does not see
-        graph = functionalize(capture(str(path))).graph
-    places = {name: parted_label(label) for name, label in exported.origin.items()}
-    return ToolSource(str(path), feeds), {name: line or module for name, (module, line) in places.items()}, graph
-
-
-def _arrays(graph: Graph, file: ToolSource, tensors: TensorStore) -> Sequence[Array]:
-    """Returns the arrays of a file's graph: those that the file is given, and its weights."""
-    arrays = materialise_all(graph, tensors)
-    for number, name in enumerate(graph.labels.inputs):
-        if name in file.feeds and graph.inputs[number].role in ("input", "random"):
-            arrays[number] = file.feeds[name]
-    return arrays
-
-
-def _named(graph: Graph) -> list[tuple[str, str]]:
-    """Returns the ONNX node of each node of a translated file: its name and type."""
-    found = [(label, _NODE.match(label)) for label in graph.labels.nodes]
-    return [(match["name"], match["kind"]) if match else (label, "") for label, match in found]
+    names = [name for name, _ in named]
+    carried = tool is ONNX_TOOL or to != "int8"
+    return FileTarget(graph, arrays, of, to, platform, runs, names, carried, notes=notes)

@@ -38,4 +38,4 @@ def _run(job: Job, arrays: Sequence[Array]) -> list[Array]:
 def found(
     model: torch.nn.Module, args: Sequence[Any], tensors: TensorStore, to: str = "float16", bound: Bound | None = None
 ) -> Precision:
-    return find_precision(target_of(model, args, to, tensors), bound or Bound(), "model", "cpu/eager")[0]
+    return find_precision(target_of(model, args, to, tensors), bound or Bound(), "model")[0]

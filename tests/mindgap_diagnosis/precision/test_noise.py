@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from mindgap.graph import TensorStore
-from mindgap_diagnosis.precision.formats import LOWER
-from mindgap_diagnosis.precision.noise import CALLER, measured_noise
+from mindgap_diagnosis.precision.noise import CALLER, LOWER, measured_noise
 from mindgap_diagnosis.precision.result import Bound
 from mindgap_diagnosis.precision.search import ranked
 from precision.eager_here import target_of

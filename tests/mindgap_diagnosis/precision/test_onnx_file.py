@@ -57,7 +57,7 @@ def answer(
     capture: Capture, path: Path, platform: str, to: str, bound: Bound, tensors: TensorStore, save: Path | None = None
 ) -> Precision:
     with opened_target(capture, str(path), canonical(platform), to, tensors, 120.0) as target:
-        found, kept, exact = find_precision(target, bound, path.name, platform)
+        found, kept, exact = find_precision(target, bound, path.name)
         if save is not None:
             assert bound.measured(exact, target.save(kept, save)) == pytest.approx(found.after)
         return found

@@ -81,7 +81,7 @@ def answer(
     capture: Capture, source: str, platform: str, to: str, bound: float, tensors: TensorStore, save: Path | None = None
 ) -> Precision:
     with opened_target(capture, source, canonical(platform), to, tensors, 120.0) as target:
-        found, kept, exact = find_precision(target, Bound(bound), source, platform)
+        found, kept, exact = find_precision(target, Bound(bound), source)
         if save is not None:
             assert Bound(bound).measured(exact, target.save(kept, save)) == pytest.approx(found.after, abs=1e-3)
         return found
