@@ -54,7 +54,7 @@ class Releases:
     def _installed(self, version: str) -> str:
         """The Python of a release's environment; empty where it cannot be installed."""
         if version not in self._python:
-            package = VersionedPackage(self._package, tuple(each.format(version) for each in self._others))
+            package = VersionedPackage(self._package, self._others)
             try:
                 self._python[version] = package.made(version, partial(print, flush=True)).python
             except EnvironmentProblem as problem:

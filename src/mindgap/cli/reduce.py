@@ -141,15 +141,19 @@ def _reduce_file(subject: Subject, row: Row | None, platform: PlatformName, out:
     nodes = program.wrong_nodes(platform, apart, folder=folder)
     if row is not None and is_named(row, nodes):
         return 0
+    remedy = service("pass_of_file")(program, platform)
+    right = f"\n  right with: {remedy}" if remedy else ""
     if not nodes.nodes:
-        if row is not None and not row.finding:
-            complain(f"not reduced: {subject.name} on {platform}: {run.way} differs, and none of its nodes does alone")
-        return None if run.outputs is None else 0
+        state = f"{run.way} {'fails' if run.outputs is None else 'differs'}, and none of its nodes does alone"
+        if remedy:
+            print(f"{subject.name} on {platform}: {state}{right}", file=stream)
+        elif row is not None and not row.finding:
+            complain(f"not reduced: {subject.name} on {platform}: {state}")
+        return 1 if remedy else None if run.outputs is None else 0
     script = write_file_script(folder, nodes, platform)
     first = nodes.nodes[0]
     state = "shows it" if script.verified else f"does not show it ({script.said})"
-    state += f"\n  right with: {remedy}" if (remedy := service("pass_of_file")(program, platform)) else ""
-    print(f"{subject.name} on {platform}: {first.name} ({first.op}): {script.path} {state}", file=stream)
+    print(f"{subject.name} on {platform}: {first.name} ({first.op}): {script.path} {state}{right}", file=stream)
     return 1
 
 

@@ -28,15 +28,15 @@ _MB_A_MINUTE: Final = 200.0
 
 @dataclass(frozen=True, slots=True)
 class VersionedPackage:
-    """The package whose releases are compared. `others`: what else an environment of the platform needs. `extra`:
-    requirements of the user."""
+    """The package whose releases are compared. `others`: what else an environment of the platform needs, `{}` for the
+    same version. `extra`: requirements of the user."""
 
     name: str
     others: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
 
     def requirements(self, version: str) -> tuple[str, ...]:
-        return (f"{self.name}=={version}", *self.others, *self.extra)
+        return (f"{self.name}=={version}", *(each.format(version) for each in self.others), *self.extra)
 
     def environment(self, version: str) -> Environment | None:
         """An environment that exists with this version and nothing else."""
@@ -75,7 +75,10 @@ def package_of(platform: str, named: str | None, extra: tuple[str, ...] = ()) ->
     name = named or (packages[0] if packages else _TORCH)
     recipe = read_recipe(backend.recipe) if isinstance(backend, HasRecipe) and backend.recipe is not None else None
     others = () if recipe is None else recipe.requirements
-    return VersionedPackage(name, tuple(each for each in others if project_name(each) != project_name(name)), extra)
+    own = next((each.partition("==")[2] for each in others if project_name(each) == project_name(name)), "")
+    # What the recipe has in the same version is released with the package: IREE's compiler and runtime.
+    together = [each.replace(f"=={own}", "=={}") if own and each.endswith(f"=={own}") else each for each in others]
+    return VersionedPackage(name, tuple(each for each in together if project_name(each) != project_name(name)), extra)
 
 
 def releases(package: str) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from cli.command_line import mindgap
+from mindgap.platforms.environments import environments
 
 PROGRAM = """
 import torch
@@ -23,6 +26,29 @@ class Model(torch.nn.Module):
 class Pool(torch.nn.Module):
     def forward(self, x):
         return torch.nn.functional.avg_pool2d(x, [1, 2], [1, 2], [0], True)
+
+class Windows(torch.nn.Module):
+    def forward(self, x):
+        mask, number = x.new_zeros(16, 64), 0
+        for top, bottom in ((0, 8), (8, 12), (12, 16)):
+            for left, right in ((0, 32), (32, 48), (48, 64)):
+                mask[top:bottom, left:right] = number
+                number += 1
+        windows = mask.view(2, 8, 4, 16).permute(0, 2, 1, 3).reshape(8, 128)
+        apart = windows.unsqueeze(1) - windows.unsqueeze(2)
+        return x + apart.masked_fill(apart != 0, -100.0).masked_fill(apart == 0, 0.0)
+
+class Rate(torch.nn.Module):
+    def forward(self, x, n):
+        return x + n * 0.001
+
+def windows():
+    torch.manual_seed(0)
+    return Windows(), (torch.randn(8, 128, 128),)
+
+def rate():
+    torch.manual_seed(0)
+    return Rate(), (torch.randn(2, 3), torch.tensor(5))
 
 def pool():
     return Pool(), (torch.ones(80, 1, 1),)
@@ -134,3 +160,32 @@ def test_release_of_openvino(tmp_path: Path) -> None:
     named = json.loads(ran.out)
     assert (named["last_good"], named["first_bad"]) == ("2026.0.0", "2026.1.0")
     assert named["tried"][-1]["word"] == "failed"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("program", "platform", "good", "bad", "first_bad", "more"),
+    [
+        # https://github.com/pytorch/pytorch/issues/173626: Swin's mask; the C++ of 2.10 does not compile.
+        pytest.param("windows", "cpu/inductor", "2.9.1", "2.11.0", "2.10.0", (), id="pytorch 173626"),
+        # https://github.com/pytorch/pytorch/issues/194382: onnxscript 0.7.2 has the operator that 2.13.0 writes.
+        pytest.param(
+            "rate", "onnxruntime/cpu", "2.12.1", "2.13.0", "2.13.0",
+            ("--package", "torch", "--with", "onnxscript==0.7.1"), id="pytorch 194382",
+        ),
+    ],
+)  # fmt: skip
+def test_release_of_pytorch(
+    program: str, platform: str, good: str, bad: str, first_bad: str, more: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Wheels of the package index bring CUDA, 5 GB for each: environments that are there are used."""
+    wanted = {f"torch=={each}" for each in (good, bad)}
+    if not wanted <= {requirement for each in environments() for requirement in each.requirements}:
+        pytest.skip("no environments of these releases: mindgap env create torch-2.9.1 torch==2.9.1, …")
+    (tmp_path / "model.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "mindgap", "bisect", f"model.py:{program}", "-p", platform]
+    ends = ("--good", good, "--bad", bad, *more, "--json", "--yes")
+    ran = subprocess.run([*command, *ends], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 1, ran.stderr
+    assert json.loads(ran.stdout)["first_bad"] == first_bad

@@ -12,7 +12,7 @@ from mindgap.graph.compare.verdict import Fault
 from mindgap.platforms.name import parse
 from mindgap.results.rows import Row
 from mindgap_diagnosis.versions.bisection import State, VersionVerdict, bisected, symptom, verdict_of
-from mindgap_diagnosis.versions.releases import between
+from mindgap_diagnosis.versions.releases import between, package_of
 
 
 @given(strategies.integers(2, 30), strategies.data())
@@ -86,3 +86,13 @@ def test_verdict_of_a_row() -> None:
 def test_range_of_releases() -> None:
     listed = ["1.0", "1.1", "1.2.0", "2.0"]
     assert between("p", listed, "2", "1.1.0") == ("1.1", "1.2.0", "2.0")
+
+
+def test_packages_that_are_released_together() -> None:
+    """A module that IREE's compiler of one version writes is not read by the runtime of another."""
+    iree = package_of("iree/cpu", None, ("numpy<3",))
+    assert iree.requirements("3.9.0") == (
+        "iree-base-compiler==3.9.0", "iree-base-runtime==3.9.0", "iree-turbine==3.9.0", "numpy<3",
+    )  # fmt: skip
+    assert iree.requirements("3.12.0")[1:3] == ("iree-base-runtime==3.12.0", "iree-turbine==3.9.0")
+    assert package_of("cpu/eager", None).requirements("2.9.1") == ("torch==2.9.1",)

@@ -1,0 +1,95 @@
+"""ONNX models of public threads about optimisers, simplifiers and converters, written anew from their description."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+_PADS = np.array([0, 0, 1, 1, 0, 0, 1, 1])
+
+
+def save(
+    path: Path, nodes: Sequence[onnx.NodeProto], inputs: dict[str, Sequence[int]], weights: dict[str, Any] | None = None
+) -> None:
+    """Writes a model from `inputs` to `y`, all float32."""
+    sides = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in (weights or {}).items()]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([*nodes], "g", sides, [y], tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def _scaled(path: Path, first: onnx.NodeProto) -> None:
+    """A product with a reciprocal, of what a node hands on unchanged."""
+    nodes = [
+        first,
+        helper.make_node("Div", ["one", "d"], ["r"], "reciprocal"),
+        helper.make_node("Mul", ["mid", "r"], ["y"], "times"),
+    ]
+    save(path, nodes, {"x": [4], "d": [4]}, {"one": np.float32(1)})
+
+
+def same_cast(path: Path) -> None:
+    """https://github.com/microsoft/onnxruntime/issues/32416: a cast to the type that it has."""
+    _scaled(path, helper.make_node("Cast", ["x"], ["mid"], "cast", to=TensorProto.FLOAT))
+
+
+def idle_dropout(path: Path) -> None:
+    """https://github.com/microsoft/onnxruntime/issues/32414"""
+    _scaled(path, helper.make_node("Dropout", ["x"], ["mid"], "drop"))
+
+
+def wide_scale(path: Path) -> None:
+    """https://github.com/onnx/onnx/issues/8203: a norm of one number times a scale of two."""
+    nodes = [
+        helper.make_node("Pow", ["x", "two"], ["square"], "pow"),
+        helper.make_node("ReduceMean", ["square"], ["mean"], "mean", axes=[-1], keepdims=1),
+        helper.make_node("Add", ["mean", "eps"], ["sum"], "add"),
+        helper.make_node("Sqrt", ["sum"], ["root"], "sqrt"),
+        helper.make_node("Div", ["x", "root"], ["normed"], "div"),
+        helper.make_node("Mul", ["normed", "scale"], ["y"], "mul"),
+    ]
+    save(path, nodes, {"x": [1, 1]}, {"two": np.float32(2), "eps": np.float32(1e-5), "scale": np.ones(2, "f4")})
+
+
+def padded_maximum(path: Path) -> None:
+    """https://github.com/onnxsim/onnxsim/issues/290: zeros before a maximum are not its padding, which is never
+    largest."""
+    pool = helper.make_node("MaxPool", ["a"], ["y"], "pool", kernel_shape=[3, 3], strides=[2, 2])
+    save(path, [helper.make_node("Pad", ["x", "p"], ["a"], "pad"), pool], {"x": [1, 2, 7, 7]}, {"p": _PADS})
+
+
+def padded_mean(path: Path) -> None:
+    """https://github.com/microsoft/onnxruntime/issues/22177: zeros before a mean count, its padding does not."""
+    pool = helper.make_node("AveragePool", ["a"], ["y"], "pool", kernel_shape=[3, 3], strides=[2, 2])
+    save(path, [helper.make_node("Pad", ["x", "p"], ["a"], "pad"), pool], {"x": [1, 2, 7, 7]}, {"p": _PADS})
+
+
+def norm_by_hand(path: Path) -> None:
+    """https://github.com/microsoft/onnxruntime/issues/21345: squares leave the range of float16."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], "up"),
+        helper.make_node("Mul", ["a", "a"], ["b"], "square"),
+        helper.make_node("ReduceSum", ["b"], ["c"], "sum"),
+        helper.make_node("Sqrt", ["c"], ["d"], "root"),
+        helper.make_node("Div", ["a", "d"], ["y"], "divide"),
+    ]
+    save(path, nodes, {"x": [2, 8]}, {"w": np.eye(8, dtype="f4") * 300})
+
+
+def joined_head(path: Path) -> None:
+    """https://github.com/microsoft/onnxruntime/issues/14233: a detector's head joins scores and pixels."""
+    draw = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "conv"),
+        helper.make_node("Sigmoid", ["a"], ["b"], "scores"),
+        helper.make_node("Mul", ["b", "pixels"], ["c"], "boxes"),
+        helper.make_node("Concat", ["b", "c"], ["y"], "join", axis=1),
+    ]
+    weights = {"w": (draw.normal(size=(4, 3, 1, 1)) * 0.3).astype("f4"), "pixels": np.float32(640)}
+    save(path, nodes, {"x": [1, 3, 8, 8]}, weights)
