@@ -218,7 +218,7 @@ def implausible(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup)
     if known.decides == "order" and arguments and isinstance(arguments[0], Ref):
         return _picked(graph, number, chosen, lookup)
     if known.decides == "pooling":
-        return _pooled(arguments, chosen, lookup, number)
+        return _pooled(node, chosen, lookup, number)
     source = cast_operand(node) if known.casts else arguments[0] if known.rounds_to_steps else None
     if isinstance(source, Ref):
         if chosen.dtype == torch.bool:
@@ -323,11 +323,11 @@ def _dim_of(packet: str, plain: list[Any], named: dict[str, Any], rank: int) -> 
     return int(chosen)
 
 
-def _pooled(arguments: list[Any], chosen: torch.Tensor, lookup: Lookup, number: int) -> torch.Tensor:
-    """Indices of a max-pool count within one plane: the values that they name must tie."""
-    x, sigma = _operand(arguments[0], lookup)
+def _pooled(node: Node, chosen: torch.Tensor, lookup: Lookup, number: int) -> torch.Tensor:
+    """Indices of a max-pool count within one plane, with or without a batch: the values that they name must tie."""
+    x, sigma = _operand(node.args[0], lookup)
     exact, _ = lookup(number)
-    spatial = chosen.dim() - max(chosen.dim() - 2, 1) if chosen.dim() > 2 else 1
+    spatial = -next(rank for rank in (1, 2, 3) if f"pool{rank}d" in node.op)
     planes, spread = x.flatten(spatial), sigma.expand(x.shape).flatten(spatial)
     positions, expected = chosen.flatten(spatial), exact.flatten(spatial)
     valid = (positions >= 0) & (positions < planes.shape[-1])

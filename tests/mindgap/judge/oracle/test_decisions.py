@@ -90,11 +90,23 @@ def test_a_stable_sort_keeps_the_order_of_the_tied() -> None:
     assert stable.kind(right, 1) is None and stable.kind(swapped, 1) == "discrepant"
 
 
-def test_pooling_indices_may_name_any_of_the_tied() -> None:
-    image = torch.tensor([[[[1.0, 2.0], [2.0, 0.0]]]])
-    one = applied("aten.max_pool2d_with_indices.default", image, [2, 2])
+@pytest.mark.parametrize("batch", [(1, 1), (1,)])
+@pytest.mark.parametrize(
+    ("op", "plane", "size"),
+    [
+        ("max_pool2d_with_indices", (2, 2), [2, 2]),
+        ("adaptive_max_pool2d", (2, 2), [1, 1]),
+        ("max_pool3d_with_indices", (2, 2, 1), [2, 2, 1]),
+        ("adaptive_max_pool1d", (4,), [1]),
+    ],
+)
+def test_pooling_indices_may_name_any_of_the_tied(
+    op: str, plane: tuple[int, ...], size: list[int], batch: tuple[int, ...]
+) -> None:
+    image = torch.tensor([1.0, 2.0, 2.0, 0.0]).reshape(*batch, *plane)
+    one = applied(f"aten.{op}.default", image, size)
     for place, kind in ((1, None), (2, None), (0, "discrepant"), (7, "discrepant")):
-        assert one.kind(torch.tensor([[[[place]]]]), 1) == kind
+        assert one.kind(torch.full((*batch, *[1] * len(plane)), place), 1) == kind
 
 
 def rounded_input() -> tuple[Any, torch.Tensor]:
