@@ -61,8 +61,6 @@ _START_S: Final = 120.0
 AGAIN_S: Final = 10.0
 #: Seconds for the search for the submodule at fault.
 SEARCH_S: Final = 60.0
-#: A process that waited for a processor for such a share of its deadline did not hang: the machine is busy.
-_BUSY: Final = 0.5
 
 
 class OwnPathClient:
@@ -110,19 +108,14 @@ class OwnPathClient:
             group = "" if file is not None else first
             frame = self._ask("run", source, platform, backend, runner, again_s=AGAIN_S, first=group)
         except WorkerFailed as failed:
-            # What was ended from outside, or by a budget or a busy machine, is no fault of the platform.
-            busy = failed.waited_s > _BUSY * self._deadline_s * _slower(backend, self._capture_env)
+            # What was ended from outside or by a budget is no fault of the platform.
             # Nor does a file that does not fit into memory with the program.
             too_large = failed.fault == "oom" and file is not None
             late = time.monotonic() >= self._until
-            fed = not (isinstance(failed, CannotOpen) or self._stopped or busy or too_large or late)
+            fed = not (isinstance(failed, CannotOpen) or self._stopped or too_large or late)
             line = users_line(failed.tail)
             why = abort_message(failed.tail)
-            reason = f"{failed.message}{f': {why}' if why else ''}" + (
-                f"; for {failed.waited_s:.0f} s of them other processes had the processors: give it longer (--deadline)"
-                if busy
-                else ""
-            )
+            reason = f"{failed.message}{f': {why}' if why else ''}"
             return OwnRun(
                 platform, way, None, reason=reason, line=line, step=way if fed else "", fed=fed,
                 file=file is not None, source_file=is_source and not fed,
@@ -347,7 +340,8 @@ class OwnPathClient:
             }  # fmt: skip
             stage = f"running the program by {self._way(source, platform, runner)}"
             seconds = self._deadline_s * _slower(backend, self._capture_env)
-            frame = client.ask(header, arrays, RequestLimits(min(seconds, max(left, LEAST_S)), waits=True), stage)
+            limits = RequestLimits(min(seconds, max(left, LEAST_S)), until=self._until)
+            frame = client.ask(header, arrays, limits, stage)
             if frame.header.get("spoiled"):
                 client.close()
         if frame.header.get("variables") and source not in self._variables:

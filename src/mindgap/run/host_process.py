@@ -25,6 +25,8 @@ _TELLING_S: Final = 3.0
 class HostProcess(WorkerProcess):
     """A running worker on a host. `process`: of the connection. `link`: what came through it."""
 
+    _runs_here = False
+
     def __init__(self, process: ChildProcess, link: HostLink) -> None:
         super().__init__(process)
         self.link = link

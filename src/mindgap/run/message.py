@@ -41,10 +41,7 @@ class WorkerFailed(Exception):
     """The worker ended, or was ended. `fault` and the message give the reason; `tail` is its last output.
 
     `outside`: it was killed by a signal that a program rarely raises itself (SIGKILL, SIGTERM). `lost`: it is not known
-    how the worker ended, since the connection to its host was lost or cannot be had. `waited_s`: for how many seconds
-    of a deadline others had the processors. `stage`: what it was doing."""
-
-    waited_s = 0.0
+    how the worker ended, since the connection to its host was lost or cannot be had. `stage`: what it was doing."""
 
     def __init__(
         self, fault: Fault, message: str, tail: str = "", *, outside: bool = False, lost: bool = False, stage: str = ""

@@ -35,24 +35,28 @@ _TAIL: Final = 1 << 13
 #: How long a hung worker has to print where it hangs.
 _LAST_WORDS_S: Final = 0.3
 QUIET_S: Final = 0.03
+#: Within this time nobody looks who has the processors.
+_SHORT_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
     """Limits of one request: seconds until the answer, bytes of resident memory (with child processes), processor
-    seconds until the answer (without child processes). `until`: a moment of `time.monotonic` at which a request to a
-    host must be over, with all that its deadline leaves out. `waits`: a failure at the deadline has for how long other
-    processes had the processors (`WorkerFailed.waited_s`)."""
+    seconds until the answer (without child processes). The deadline leaves out for how long other processes had the
+    processors, where that is known. `until`: a moment of `time.monotonic` at which the request must be over, with all
+    that its deadline leaves out."""
 
     deadline_s: float
     memory_bytes: int | None = None
     cpu_s: float | None = None
     until: float | None = None
-    waits: bool = False
 
 
 class WorkerProcess:
     """A running worker. Not thread-safe: one request at a time."""
+
+    #: Whether the worker competes for the processors of this machine.
+    _runs_here = True
 
     def __init__(self, process: ChildProcess, illegal_instruction: str = "") -> None:
         """`illegal_instruction`: what a death by SIGILL means there, where something can be done about it."""
@@ -115,7 +119,7 @@ class WorkerProcess:
         started = time.monotonic()
         until = self._begun(pending, started, limits)
         cpu_until = None if limits.cpu_s is None else self.cpu_seconds() + limits.cpu_s
-        waits = WaitMeter(self.pid) if limits.waits else None
+        waits: WaitMeter | None = None
         poll = select.poll()
         poll.register(self._stdout, select.POLLIN)
         if self._stderr_open:
@@ -129,13 +133,16 @@ class WorkerProcess:
                 if now > until:
                     if waits is not None:
                         waits.look(last=True)
-                    failed = self._timed_out(f"no answer within {limits.deadline_s:g} s")
-                    failed.waited_s = 0.0 if waits is None else waits.seconds
-                    raise failed
+                        end = started + limits.deadline_s + waits.seconds
+                        until = end if limits.until is None else min(end, limits.until)
+                    if now > until:
+                        raise self._timed_out(f"no answer within {limits.deadline_s:g} s")
                 if now >= next_look:
                     self._check_limits(limits, cpu_until)
                     if waits is not None:
                         waits.look()
+                    elif self._runs_here and now > started + _SHORT_S:
+                        waits = WaitMeter(self.pid)
                     next_look = now + TICK_S
                 wait_s = min(next_look - now, until - now)
                 for fd, _ in poll.poll(max(1, int(wait_s * 1000))):

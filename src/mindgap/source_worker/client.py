@@ -241,7 +241,7 @@ class SourceClient:
         try:
             worker = self._client.started()
             left = self._until - time.monotonic()
-            limits = RequestLimits(min(self._deadline_s, max(left, LEAST_S)))
+            limits = RequestLimits(min(self._deadline_s, max(left, LEAST_S)), until=self._until)
             frame = self._client.ask(header, (), limits, stage)
         except CannotOpen as error:
             raise MindgapError(f"the process that opens sources cannot be started: {error}") from None

@@ -52,23 +52,6 @@ def test_a_file_is_run_or_refused_by_operator(name: str, files: tuple[Path, Path
     assert refused is not None and not refused.outputs and "Det" in refused.reason and "support" in refused.reason
 
 
-@pytest.mark.parametrize(("waited_s", "fed"), [(0.0, True), (2.0, True), (3.0, False)])
-def test_a_deadline_that_others_used_up_says_nothing_of_the_platform(
-    waited_s: float, fed: bool, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failed = WorkerFailed("timeout", "no answer within 5 s")
-    failed.waited_s = waited_s
-
-    def ended(*_: Any, **__: Any) -> Any:
-        raise failed
-
-    with OwnPathClient(5.0) as client:
-        monkeypatch.setattr(client, "_ask", ended)
-        ran = client.run(f"{files[0]}?n=5", parse("onnxruntime/cpu"))
-    assert ran is not None and ran.fed == fed and bool(ran.step) == fed
-    assert ("other processes had the processors" in ran.reason) != fed
-
-
 @pytest.mark.parametrize(("as_file", "fed"), [(True, False), (False, True)])
 def test_memory_that_does_not_suffice_for_a_file_says_nothing_of_the_platform(
     as_file: bool, fed: bool, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch

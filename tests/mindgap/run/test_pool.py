@@ -230,6 +230,32 @@ def test_a_state_that_a_job_leaves_reaches_no_other(make_pool: MakePool, leaving
     assert np.array_equal(after[1].arrays[0], alone.arrays[0]) and after[1].arrays[0].max() < 2.0
 
 
+@pytest.mark.parametrize("budget_s", [None, 2.5])
+def test_a_deadline_leaves_out_what_other_processes_used_and_a_budget_does_not(
+    budget_s: float | None, make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Waited:
+        """Others have had the processors for two seconds."""
+
+        seconds = 2.0
+
+        def __init__(self, pid: int) -> None:
+            assert pid
+
+        def look(self, *, last: bool = False) -> None:
+            pass
+
+    monkeypatch.setattr("mindgap.run.process.WaitMeter", Waited)
+    pool = make_pool()
+    pool.run(job("add"))
+    started = time.monotonic()
+    until = None if budget_s is None else started + budget_s
+    outcome = pool.run(job("hang", deadline_s=1.5, until=until))
+    seconds = time.monotonic() - started
+    assert outcome.status == "timeout" and "no answer within 1.5 s" in outcome.message
+    assert (2.4 < seconds < 3.4) if budget_s else seconds > 3.4
+
+
 @pytest.mark.parametrize("what", ["hang", "hang_native"])
 def test_a_hang_costs_its_deadline_and_says_where(make_pool: MakePool, what: str) -> None:
     pool = make_pool()
