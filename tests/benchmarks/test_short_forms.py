@@ -69,6 +69,7 @@ SHORT_FORMS = (
         r"openvino-cpu/eq_wrong.py: first 2026\.4\.0",
     ),
     ShortForm("findings/run_scripts.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "^fault: onnxruntime-cpu"),
+    ShortForm("findings/run_texts.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "1 of 1 as listed; 1 of at most"),
     ShortForm("fleet_simulation.py", "--cases 50000 --nodes 100", r"(?s)limit: \w.*store: \d+ GiB in 1,100 segments"),
     ShortForm("front_ends.py", "{catalogue} --every 3 --samples-only", r"[1-9]\d* samples that cpu/eager runs"),
     ShortForm("host_cost.py", "--jobs 2", r"(?s)large +47,.*job    cpu/eager@host=measured"),

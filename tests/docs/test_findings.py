@@ -26,6 +26,7 @@ import established  # noqa: E402
 import facts as fact_files  # noqa: E402
 import listing  # noqa: E402
 import pages  # noqa: E402
+import plain_script  # noqa: E402
 
 sys.path.pop(0)
 
@@ -283,6 +284,46 @@ def test_scripts_are_short_and_an_empty_line_parts_their_classes_and_functions()
         if len(lines) > MOST_LINES or close:
             wrong.append(f"{file.relative_to(FINDINGS)}: {len(lines)} lines, none empty before {close}")
     assert not wrong, "shorten the cases of a script, or its own call of the platform (own_call in facts.toml)"
+
+
+#: Texts whose script has more lines: nothing can be left out of them (`benchmarks/findings/run_texts.py` counts).
+LONGER_TEXTS = 43
+
+
+def test_the_script_of_a_text_to_file_is_plain_and_at_most_25_lines_long(made: dict[str, str]) -> None:
+    texts = {path: text.partition("## Text to file")[2] for path, text in made.items() if "## Text to file" in text}
+    scripts = {path: re.search(r"^```python\n(.*?)^```$", text, re.M | re.S) for path, text in texts.items()}
+    assert len(scripts) == len(CAUSES) and None not in scripts.values()
+    longer = [path for path, found in scripts.items() if found and len(found[1].splitlines()) > plain_script.LINES]
+    assert len(longer) <= LONGER_TEXTS, longer
+    answering = [path for path, found in scripts.items() if found and "FAULT" in found[1]]
+    assert set(answering) <= set(longer), "a short script answers by its exit status"
+
+
+def test_a_plain_script_has_what_acts_and_not_what_decides() -> None:
+    made = plain_script.plain_native(
+        '''"""Exit status 1: fault."""
+import sys
+def main():
+    import math
+    print("runtime", math.__version__)
+    if math.load("file"):
+        raise RuntimeError("not loaded")
+    found = math.sqrt(-1.0)
+    print("found", found)
+    fault = not math.isclose(found, 1.0)
+    # The answer.
+    if not fault:
+        raise RuntimeError("another")
+    print("FAULT" if fault else "NO FAULT")
+    return int(fault)
+sys.exit(main())
+'''
+    )
+    assert made == (
+        'import math\nif math.load("file"):\n    raise RuntimeError("not loaded")\n'
+        'found = math.sqrt(-1.0)\nprint("found", found)\n'
+    )
 
 
 def test_titles_are_distinct() -> None:

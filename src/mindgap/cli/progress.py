@@ -12,6 +12,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from mindgap.report.words import word_text
 from mindgap.workflows.diff import ProgressEvent
 from mindgap.workflows.diff.api import OnProgress
 
@@ -45,7 +46,7 @@ def counting() -> Generator[Callable[[int, int, str], None]]:
             yield lambda done, total, name: bar.update(task, total=total or None, completed=done, description=name)
     else:
         with _log("   0/?     starting") as log:
-            yield lambda done, total, name: log.show(f"{done:>4}/{total or '?'}  {name}{log.left(done, total)}")
+            yield lambda done, total, name: log.show(f"{done:>4}/{total or '?'}  {name}", done, total)
 
 
 @contextmanager
@@ -60,7 +61,7 @@ def _log(first: str) -> Generator[_Log]:
 def _tell_of_row(log: _Log, tick: ProgressEvent, every_row: bool) -> None:
     where = f"{tick.model}  {tick.platform}".rstrip()
     now = tick.stage == "expected" or (every_row and tick.stage not in ("ran", "doing"))
-    log.show(f"{tick.done:>4}/{tick.total}  {where}: {_word(tick)}{log.left(tick.done, tick.total)}", now=now)
+    log.show(f"{tick.done:>4}/{tick.total}  {where}: {_word(tick)}", tick.done, tick.total, now=now)
 
 
 def _progress() -> Progress:
@@ -85,7 +86,7 @@ def _bar() -> Generator[OnProgress]:
 
 
 def _word(tick: ProgressEvent) -> str:
-    return tick.row.word if tick.row else tick.text or tick.stage
+    return word_text(tick.row.word) + tick.text if tick.row else tick.text or tick.stage
 
 
 class _Log:
@@ -93,7 +94,7 @@ class _Log:
 
     def __init__(self, first: str) -> None:
         self._started = self._printed = time.monotonic()
-        self._line = first
+        self._line, self._done, self._total, self._shown = first, 0, 0, self._started
         self._closed = threading.Event()
         threading.Thread(target=self._watch, name="mindgap-progress", daemon=True).start()
 
@@ -101,16 +102,17 @@ class _Log:
         """Prints nothing more."""
         self._closed.set()
 
-    def left(self, done: int, total: int) -> str:
-        """The time left if the other items take as long as those that are done."""
-        if not 0 < done < total:
+    def _left(self) -> str:
+        """The time left if the other items take as long as those that were done when the line was shown."""
+        seconds = (self._shown - self._started) / max(self._done, 1) * (self._total - self._done)
+        seconds -= time.monotonic() - self._shown
+        if not 0 < self._done < self._total or seconds <= 0:
             return ""
-        seconds = (time.monotonic() - self._started) / done * (total - done)
         return f"  (about {seconds / 60:.0f} min left)" if seconds >= 90 else f"  (about {seconds:.0f} s left)"
 
-    def show(self, line: str, *, now: bool = False) -> None:
-        """Takes a line; prints it at once, or when it is time."""
-        self._line = line
+    def show(self, line: str, done: int, total: int, *, now: bool = False) -> None:
+        """Takes a line, with how many of the items are done; prints it at once, or when it is time."""
+        self._line, self._done, self._total, self._shown = line, done, total, time.monotonic()
         if now:
             self._print()
 
@@ -121,4 +123,4 @@ class _Log:
 
     def _print(self) -> None:
         self._printed = time.monotonic()
-        print(f"{self._printed - self._started:6.0f} s  {self._line}", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"{self._printed - self._started:6.0f} s  {self._line}{self._left()}", file=sys.stderr, flush=True)  # noqa: T201

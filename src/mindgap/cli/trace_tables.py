@@ -30,7 +30,7 @@ def print_trace(trace: ValueTrace, out: TextIO, *, everything: bool) -> None:
     page.print(Text(f"{trace.model}: {trace.platform} against {trace.reference}", style="bold"))
     values = list(trace.values) if everything else turning_points(trace)
     if values:
-        page.print(_values(values, digests=page.width >= _WIDE))
+        page.print(_values(values, wide=page.width >= _WIDE))
     if len(values) < len(trace.values):
         page.print(f"{len(values)} of {len(trace.values)} values are shown; --all shows every one", highlight=False)
     for report in trace.probes:
@@ -38,9 +38,12 @@ def print_trace(trace: ValueTrace, out: TextIO, *, everything: bool) -> None:
     page.print(_summary(trace), highlight=False, markup=False)
 
 
-def _values(values: Sequence[TracedValue], *, digests: bool) -> Table:
-    sides = ("platform", "reference") if digests else ()
-    figures = ("mean abs distance", "rate of change", "max abs", "max ulp", "differing")
+def _values(values: Sequence[TracedValue], *, wide: bool) -> Table:
+    def if_wide(*cells: str) -> Sequence[str]:
+        return cells if wide else ()
+
+    figures = ("mean abs distance", *if_wide("rate of change"), "max abs", *if_wide("max ulp"), "differing")
+    sides = if_wide("platform", "reference")
     table = plain_table("node", "operator", "state", *sides, "role", *figures, "where", right=figures)
     for value in values:
         place = f"{value.node}.{value.slot}" if value.slot else str(value.node)
@@ -50,9 +53,9 @@ def _values(values: Sequence[TracedValue], *, digests: bool) -> Table:
             place,
             value.op + (" (output)" if value.is_output else ""),
             Text(str(state), style=_STATES[value.state]),
-            *(digest[:_DIGEST] for digest in value.digests if digests),
+            *if_wide(*(digest[:_DIGEST] for digest in value.digests)),
             Text(value.role or "", style=_ROLES.get(value.role or "", "")),
-            *(number(figure) for figure in (value.mad, value.rate, value.max_abs, value.max_ulp)),
+            *(number(value.mad), *if_wide(number(value.rate)), number(value.max_abs), *if_wide(number(value.max_ulp))),
             differing,
             Text("; ".join(part for part in (value.label, value.note) if part)),
         )

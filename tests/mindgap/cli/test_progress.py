@@ -15,6 +15,7 @@ def test_a_log_is_told_of_items_that_are_counted(
     monkeypatch.setattr(progress, "_SILENCE_S", 0.05)
     text = ""
     with progress.counting() as tell:
+        time.sleep(0.3)
         tell(3, 7, "iree/cpu aten.add.Tensor")
         for _ in range(200):
             text += capfd.readouterr().err

@@ -72,7 +72,8 @@ class Collected:
             if self._closed:
                 return False
             self._rows[position, self._platforms.index(row.platform)] = row
-        self.tick("judged", row.model, row.platform, row, 1)
+            waiting = [name for number, name in enumerate(self._platforms) if (position, number) not in self._rows]
+        self.tick("judged", row.model, row.platform, row, 1, f"; waiting for {', '.join(waiting)}" if waiting else "")
         return True
 
     def refused(self, position: int, refused: Refused, rows: int) -> None:
