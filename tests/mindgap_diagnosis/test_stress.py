@@ -1,5 +1,6 @@
 """Sets of arguments that are derived from given ones."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,56 @@ def make():
     return Contrast(), (torch.randn(1, 3, 16, 16),)
 
 
+class Pooled(torch.nn.Module):
+    def forward(self, images):
+        return F.max_pool2d(F.pad(images, (1, 1, 1, 1)), 3, stride=2)
+
+
+class Gated(torch.nn.Module):
+    def forward(self, x):
+        return torch.sigmoid(x).log()
+
+
+class Softened(torch.nn.Module):
+    def forward(self, x):
+        return F.softplus(x).log()
+
+
+class Turned(torch.nn.Module):
+    def forward(self, x):
+        return torch.atan(x)
+
+
+class Masked(torch.nn.Module):
+    def forward(self, x, mask):
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=mask[:, None, :, None] & mask[:, None, None, :])
+
+
+def pooled():
+    torch.manual_seed(0)
+    return Pooled(), (torch.rand(1, 3, 15, 15),)
+
+
+def gated():
+    torch.manual_seed(0)
+    return Gated(), (torch.randn(4, 64),)
+
+
+def softened():
+    torch.manual_seed(0)
+    return Softened(), (torch.randn(4, 64),)
+
+
+def turned():
+    torch.manual_seed(0)
+    return Turned(), (torch.randn(4, 64),)
+
+
+def masked():
+    torch.manual_seed(0)
+    return Masked(), (torch.randn(2, 2, 6, 8), torch.ones(2, 6, dtype=torch.bool))
+
+
 def number():
     return torch.nn.Identity(), (torch.tensor(1.0),)
 """
@@ -77,6 +128,34 @@ def test_a_fault_that_random_numbers_hide_is_found_with_its_set(tmp_path: Path) 
     assert "given.npz: rounding" in ran.out
     assert "stress/given.npz,stress/constant_area.npz" in ran.out  # reduce opens them all
     assert "standard normal" in ran.err
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("program", "platform", "shown"),
+    [
+        # https://github.com/onnxsim/onnxsim/issues/290, as ONNX Runtime does it: images from 0 to 1 hide it.
+        pytest.param("pooled", "onnxruntime/cpu", "picture", id="onnxsim 290"),
+        # Digits are lost far below zero.
+        pytest.param("gated", "onnxruntime/cpu", "large_channel", id="onnxruntime 22557"),
+        pytest.param("softened", "openvino/cpu@frontend=onnx,precision=f32", "large_channel", id="openvino 23673"),
+        # A row that is masked whole.
+        pytest.param("masked", "openvino/cpu@precision=f32", "padded_rows", id="openvino 35959"),
+        pytest.param("turned", "tinygrad/cpu@threads=1", "large_channel", id="tinygrad 17882"),
+    ],
+)
+def test_a_fault_of_a_thread_that_random_numbers_hide(
+    program: str, platform: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Faults of released versions; given.npz is calm, and the worst set is one that the thread describes."""
+    (tmp_path / "contrast.py").write_text(PROGRAM)
+    ran = mindgap("stress", f"contrast.py:{program}", "-p", platform, "--no-own-path", "--json", cwd=tmp_path)
+    assert ran.status == 1, ran.err
+    (row,) = json.loads(ran.out)["rows"]
+    verdicts = dict(each.rsplit(": ", 1) for each in row["detail"].split("; ") if ".npz: " in each)
+    assert verdicts["stress/given.npz"] in ("identical", "rounding"), row["detail"]
+    assert verdicts[f"stress/{shown}.npz"] not in ("identical", "rounding"), row["detail"]
 
 
 def test_what_has_no_sets_is_one_line(tmp_path: Path) -> None:
