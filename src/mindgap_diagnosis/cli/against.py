@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
-from functools import cache
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
@@ -16,13 +16,14 @@ from mindgap.cli.progress import progress
 from mindgap.cli.sources import OnlyPlatform, source_client, subjects
 from mindgap.cli.streams import Exit, complain, result_stream, status_of
 from mindgap.cli.tables import Lines, print_report
-from mindgap.graph import Graph, MindgapError, default_tensor_store, materialise_all
+from mindgap.graph import Graph, MindgapError, default_tensor_store, materialise
 from mindgap.own_path.client import OwnPathClient
 from mindgap.own_path.runners import check_file
 from mindgap.platforms.registry import canonical
 from mindgap.results.settings import DEADLINE_S, RunSettings
 from mindgap.source_worker.client import ProgramRefused
-from mindgap.workflows.diff import Report, Subject, diff_many
+from mindgap.workflows.diff import Report, diff_many
+from mindgap_diagnosis.versions.runs import one_program
 
 if TYPE_CHECKING:
     from mindgap_diagnosis.rewrites.parting import Parting
@@ -30,22 +31,6 @@ if TYPE_CHECKING:
 
 #: Lines of a kind that are printed.
 _MOST: Final = 8
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """What was found of two files."""
-
-    report: Report
-    changes: StructuralChanges
-    parting: Parting | str
-
-    def json_text(self) -> str:
-        parted = self.parting if isinstance(self.parting, str) else asdict(self.parting)
-        data: dict[str, Any] = {
-            "report": json.loads(self.report.to_json()), "structure": asdict(self.changes), "first_parting": parted,
-        }  # fmt: skip
-        return json.dumps(data, indent=1) + "\n"
 
 
 def against(
@@ -76,28 +61,25 @@ def against(
             source_client(tensors, settings.deadline_s, None) as client,
             OwnPathClient(settings.deadline_s, {platform: new}, where=client.where) as exporting,
         ):
-            programs = subjects([str(old)], options or [], client, False, exporting)
-            opened.extend(replace(each, graph=cache(each.graph)) for each in programs)
+            opened = one_program(subjects([str(old)], options or [], client, False, exporting))
             if len(opened) != 1:
                 raise MindgapError(f"{old}: it is run with {len(opened)} sets of inputs: name one (--set arguments=1)")
-            graphs.extend(_graph(opened[0]))
+            with suppress(ProgramRefused):  # it has no translation
+                graphs.append(opened[0].captured())
             return diff_many(opened, [platform], settings=settings, progress=tell, tensors=tensors)
 
-    opened: list[Subject] = []
     graphs: list[Graph] = []
     with result_stream() as out:
         report, status = finished(run)
-        inputs = [materialise_all(each, tensors) for each in graphs]
-        given = [
-            array for graph, arrays in zip(graphs, inputs, strict=True)
-            for each, array in zip(graph.inputs, arrays, strict=True) if each.role == "input"
-        ]  # fmt: skip
-        answer = _Answer(report, structural_changes(*sides), _parting(sides, given))
+        given = [materialise(each, tensors) for graph in graphs for each in graph.inputs if each.role == "input"]
+        changes, parting = structural_changes(*sides), _parting(sides, given)
         if as_json:
-            out.write(answer.json_text())
+            parted = parting if isinstance(parting, str) else asdict(parting)
+            found = {"report": json.loads(report.to_json()), "structure": asdict(changes), "first_parting": parted}
+            out.write(json.dumps(found, indent=1) + "\n")
         else:
             print_report(report, out)
-            _print(answer, out)
+            _print(changes, parting, out)
     report_problems(report)
     left = [row.own_path.detail for row in report.rows if row.own_path and row.own_path.status == "not_compared"]
     for reason in left:
@@ -117,14 +99,6 @@ def _checked(old: Path, new: Path) -> tuple[OnnxFile, OnnxFile]:
     return sides
 
 
-def _graph(subject: Subject) -> list[Graph]:
-    """The graph of the old file; none where it has no translation."""
-    try:
-        return [subject.captured()]
-    except ProgramRefused:
-        return []
-
-
 def _parting(sides: tuple[OnnxFile, OnnxFile], given: list[Any]) -> Parting | str:
     from mindgap_diagnosis.rewrites.parting import first_parting
 
@@ -134,8 +108,8 @@ def _parting(sides: tuple[OnnxFile, OnnxFile], given: list[Any]) -> Parting | st
     return first_parting(old.path, new.path, dict(zip(old.inputs, given, strict=True)))
 
 
-def _print(answer: _Answer, out: TextIO) -> None:
-    changes, lines = answer.changes, Lines(out)
+def _print(changes: StructuralChanges, parting: Parting | str, out: TextIO) -> None:
+    lines = Lines(out)
     lines.put(Text())
     lines.put(Text("What the rewrite did", style="bold"))
     texts = [
@@ -152,12 +126,12 @@ def _print(answer: _Answer, out: TextIO) -> None:
     texts += _most([f"constant {name}: {how}" for name, how in changes.changed])
     for text in texts:
         lines.put(Text(text), 4, Text("  "))
-    part = answer.parting
-    if isinstance(part, str):
-        lines.put(Text(part), 4, Text("  "))
+    if isinstance(parting, str):
+        lines.put(Text(parting), 4, Text("  "))
         return
-    lines.put(Text(f"first value that parts: {part.value}, {part.off:.2g} of its largest magnitude"), 4, Text("  "))
-    lines.put(Text(f"old: {part.old}; new: {part.new}"), 6, Text("    "))
+    apart = f"{parting.off:.2g} of its largest magnitude"
+    lines.put(Text(f"first value that parts: {parting.value}, {apart}"), 4, Text("  "))
+    lines.put(Text(f"old: {parting.old}; new: {parting.new}"), 6, Text("    "))
 
 
 def _most(texts: list[str]) -> list[str]:

@@ -132,12 +132,23 @@ def _attributes(old: OnnxFile, new: OnnxFile) -> tuple[tuple[str, str, str], ...
         other = new.nodes[makers[node.output[0]]] if node.output[0] in makers else None
         if other is None or op_of(other) != op_of(node):
             continue
-        ours, theirs = ({e.name: _value(e) for e in each.attribute if not e.HasField("g")} for each in (node, other))
+        ours, theirs = (
+            {**_defaults(node), **{e.name: _value(e) for e in each.attribute if not e.HasField("g")}}
+            for each in (node, other)
+        )
         found += [
             (f"{name} of {old.named(place)}", ours.get(name, "left out"), theirs.get(name, "left out"))
             for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)
         ]  # fmt: skip
     return tuple(found)
+
+
+def _defaults(node: Any) -> dict[str, str]:
+    """What an attribute stands for where it is left out: a saved file may spell it out."""
+    if not _LIBRARY.defs.has(node.op_type, node.domain):
+        return {}
+    attributes = _LIBRARY.defs.get_schema(node.op_type, node.domain).attributes
+    return {name: _value(each.default_value) for name, each in attributes.items() if each.default_value.type}
 
 
 def _value(attribute: Any) -> str:

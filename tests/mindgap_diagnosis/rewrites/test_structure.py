@@ -12,6 +12,7 @@ from mindgap.graph import MindgapError
 from mindgap_diagnosis.rewrites.parting import Parting, first_parting
 from mindgap_diagnosis.rewrites.structure import check_one_model, read_onnx, structural_changes
 from rewrites.onnx_pairs import optimise, write_model
+from rewrites.thread_models import save
 
 INPUT = {"x": np.random.default_rng(1).normal(size=(1, 3, 6, 6)).astype("f4")}
 
@@ -44,6 +45,15 @@ def test_another_epsilon_is_named_in_both_files(tmp_path: Path) -> None:
         "norm (BatchNormalization)", "norm (BatchNormalization)", "b", "name",
     )  # fmt: skip
     assert found.off > 0.01
+
+
+def test_a_default_that_is_spelled_out_is_no_change(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.onnx", tmp_path / "new.onnx"
+    for path, spelled in ((old, {}), (new, {"auto_pad": "NOTSET", "ceil_mode": 0, "pads": [1, 1, 1, 1]})):
+        pool = onnx.helper.make_node("MaxPool", ["x"], ["y"], "pool", kernel_shape=[3, 3], **spelled)
+        save(path, [pool], {"x": [1, 2, 7, 7]})
+    changes = structural_changes(read_onnx(old), read_onnx(new))
+    assert changes.attributes == (("pads of pool (MaxPool)", "left out", "[1, 1, 1, 1]"),)
 
 
 def test_a_value_with_another_name_is_matched_by_what_it_computes(tmp_path: Path) -> None:
