@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from mindgap.onnx_files.cutting import CutModel, cut_model
 
 #: Seconds for the evaluation of each file.
 _SECONDS: Final = 20.0
-#: Values part where they differ by more than this share of what the last values that can be compared differ by.
+#: Values part where they differ by more than this share of the largest difference that is finite.
 _SHARE: Final = 0.01
 #: Values that differ by less are equal, of float32.
 _EQUAL: Final = 1e-6
@@ -46,7 +47,7 @@ def first_parting(old: Path, new: Path, given: Mapping[str, Array]) -> Parting |
         return "The values inside were not compared: one of the files cannot be cut."
     pairs = _pairs(before, after)
     offs = {name: distance([_wide(before.values[name])], [_wide(after.values[other])]) for name, other in pairs.items()}
-    worst = max(offs.values(), default=0.0)
+    worst = max(filter(math.isfinite, offs.values()), default=0.0)
     makers = [
         {name: place for place, node in enumerate(each.model.graph.node) for name in node.output}
         for each in (before, after)

@@ -12,7 +12,7 @@ from mindgap.graph import MindgapError
 from mindgap_diagnosis.rewrites.parting import Parting, first_parting
 from mindgap_diagnosis.rewrites.structure import check_one_model, read_onnx, structural_changes
 from rewrites.onnx_pairs import optimise, write_model
-from rewrites.thread_models import save
+from rewrites.thread_models import in_float16, save
 
 INPUT = {"x": np.random.default_rng(1).normal(size=(1, 3, 6, 6)).astype("f4")}
 
@@ -85,3 +85,11 @@ def test_files_of_two_models(tmp_path: Path) -> None:
     model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "channels"
     onnx.save(model, tmp_path / "new.onnx")
     check_one_model(old, read_onnx(tmp_path / "new.onnx"))
+
+
+def test_values_that_overflow_do_not_hide_where_they_do(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.onnx", tmp_path / "new.onnx"
+    in_float16(old, new)
+    found = first_parting(old, new, {"x": np.random.default_rng(0).normal(size=(2, 8)).astype("f4")})
+    assert isinstance(found, Parting)
+    assert (found.old, found.off) == ("square (Mul)", np.inf)
