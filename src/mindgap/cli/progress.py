@@ -22,10 +22,7 @@ _SILENCE_S: Final = 15.0
 
 @contextmanager
 def progress(*, lines: bool = False) -> Generator[OnProgress]:
-    """Yields the tick receiver for `diff_many`.
-
-    Without a terminal a line is printed at least every 15 s; `lines`: also one per finished row.
-    """
+    """Yields the tick receiver for `diff_many`. `lines`: without a terminal, a line per finished row too."""
     if sys.stderr.isatty():
         with _bar() as tell:
             yield tell
@@ -36,10 +33,7 @@ def progress(*, lines: bool = False) -> Generator[OnProgress]:
 
 @contextmanager
 def counting() -> Generator[Callable[[int, int, str], None]]:
-    """Yields a receiver for work that reports (done, total or 0 where it is not known, name of the item).
-
-    Without a terminal a line is printed at least every 15 s.
-    """
+    """Yields a receiver for work that reports (done, total or 0 where it is not known, name of the item)."""
     if sys.stderr.isatty():
         with _progress() as bar:
             task = bar.add_task("starting", total=None)
