@@ -142,19 +142,18 @@ def _reduce_file(subject: Subject, row: Row | None, platform: PlatformName, out:
     if row is not None and is_named(row, nodes):
         return 0
     remedy = service("pass_of_file")(program, platform)
-    right = f"\n  right with: {remedy}" if remedy else ""
-    if not nodes.nodes:
-        state = f"{run.way} {'fails' if run.outputs is None else 'differs'}, and none of its nodes does alone"
-        if remedy:
-            print(f"{subject.name} on {platform}: {state}{right}", file=stream)
-        elif row is not None and not row.finding:
-            complain(f"not reduced: {subject.name} on {platform}: {state}")
-        return 1 if remedy else None if run.outputs is None else 0
-    script = write_file_script(folder, nodes, platform)
-    first = nodes.nodes[0]
-    state = "shows it" if script.verified else f"does not show it ({script.said})"
-    print(f"{subject.name} on {platform}: {first.name} ({first.op}): {script.path} {state}{right}", file=stream)
-    return 1
+    state = f"{run.way} {'fails' if run.outputs is None else 'differs'}, and none of its nodes does alone"
+    if nodes.nodes:
+        script, first = write_file_script(folder, nodes, platform), nodes.nodes[0]
+        shown = "shows it" if script.verified else f"does not show it ({script.said})"
+        state = f"{first.name} ({first.op}): {script.path} {shown}"
+    if nodes.nodes or remedy:
+        right = f"\n  right with: {remedy}" if remedy else ""
+        print(f"{subject.name} on {platform}: {state}{right}", file=stream)
+        return 1
+    if row is not None and not row.finding:
+        complain(f"not reduced: {subject.name} on {platform}: {state}")
+    return None if run.outputs is None else 0
 
 
 def _reduced(

@@ -21,8 +21,6 @@ _RULES: Final = (
     "Pad_Fusion", "MatMul_BatchNormalization_Fusion", "ClipQuantRewrite", "ReluQuantRewrite", "LabelEncoderFusion",
     "FuseReluClip", "ShapeToInitializer", "ConcatSliceElimination",
 )  # fmt: skip
-#: Ends the names of transformers that stand for rules.
-RULE_BASED: Final = "_RuleBasedTransformer"
 
 
 def optimizers() -> list[str]:
@@ -37,7 +35,7 @@ def optimizers() -> list[str]:
 
 
 def _rules_ran(without: Sequence[str]) -> bool:
-    return any(name.endswith(RULE_BASED) for name in _ran(without))
+    return any(name.endswith("_RuleBasedTransformer") for name in _ran(without))
 
 
 def _ran(without: Sequence[str] = ()) -> list[str]:
