@@ -63,7 +63,10 @@ class Module:
 
     def _view_of(self, array: Array) -> Any:
         runtime = self._runtime
-        element = runtime.dtypes.map_dtype_to_hal_element_type(array.dtype)
+        if hasattr(runtime, "dtypes"):
+            element = runtime.dtypes.map_dtype_to_hal_element_type(array.dtype)
+        else:  # before 3.10
+            element = runtime.array_interop.map_dtype_to_element_type(array.dtype)
         if element is None:
             raise Unsupported("model", f"IREE's runtime has no dtype {dtype_name(array.dtype)}")
         return self._device.allocator.allocate_buffer_copy(
