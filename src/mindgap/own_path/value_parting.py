@@ -73,7 +73,8 @@ def _evaluated(path: Path, program: FlatProgram) -> CutModel | None:
         if time.monotonic() > until or any(name not in cut.values for name in node.input if name):
             break
         results = cut.evaluated(place)
-        cut.values |= {} if isinstance(results, str) else results
+        if not isinstance(results, str):
+            cut.values |= results
     return cut
 
 

@@ -35,7 +35,7 @@ _TAIL: Final = 1 << 13
 #: How long a hung worker has to print where it hangs.
 _LAST_WORDS_S: Final = 0.3
 QUIET_S: Final = 0.03
-#: Within this time nobody looks who has the processors.
+#: A request that takes less is not watched for other processes that have the processors.
 _SHORT_S: Final = 1.0
 
 
