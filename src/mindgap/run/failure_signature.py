@@ -36,14 +36,15 @@ _STEPS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     for pattern, replacement in (
         # Terminal colours.
         (r"\x1b\[[0-9;]*[A-Za-z]", ""),
+        # Paths first: a name in one may look like an address. Windows paths, POSIX paths (absolute, ~ or ./ or ../), and
+        # relative ones that end in a source suffix.
+        (r"\b[A-Za-z]:\\[^\s'\"<>|:,;)\]]+(?::\d+)*", "<path>"),
+        (r"(?<![\w<>.)/])(?:~|\.{1,2})?/[^\s'\"<>:,;()\[\]{}`]+(?::\d+)*", "<path>"),
+        (r"(?<![\w<])[\w./+-]*\w\.(?:py|pyx|cpp|cc|cxx|cu|cuh|c|h|hpp|so|mlir|onnx)\b(?:[:@(]\d+\)?)*", "<path>"),
         # UUIDs, before their digits look like numbers.
         (r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b", "<id>"),
         # Addresses and other hexadecimal literals.
         (r"\b0[xX][0-9a-fA-F]+\b", "<addr>"),
-        # Windows paths, POSIX paths (absolute, ~ or ./ or ../), and relative ones that end in a source suffix.
-        (r"\b[A-Za-z]:\\[^\s'\"<>|:,;)\]]+(?::\d+)*", "<path>"),
-        (r"(?<![\w<>.)/])(?:~|\.{1,2})?/[^\s'\"<>:,;()\[\]{}`]+(?::\d+)*", "<path>"),
-        (r"(?<![\w<])[\w./+-]*\w\.(?:py|pyx|cpp|cc|cxx|cu|cuh|c|h|hpp|so|mlir|onnx)\b(?:[:@(]\d+\)?)*", "<path>"),
         # Floating-point numbers, whose exponents look like digests.
         (r"(?<![\w.<])[-+]?(?:\d+\.\d+(?:[eE][-+]?\d+)?|\d+[eE][-+]\d+)(?!\w)", "<n>"),
         # Digests and the names that compilers make from them.

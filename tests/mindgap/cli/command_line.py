@@ -14,6 +14,8 @@ from tempfile import TemporaryDirectory
 
 _LIMIT_S = 280.0
 _SERVER = Path(__file__).with_name("command_server.py")
+#: Of each command, and of the fork server that they share: it forks workers for those with the same variables alone.
+_VARIABLES = {"OMP_NUM_THREADS": "1", "COLUMNS": "200", "OMP_WAIT_POLICY": "passive"}
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,10 @@ class Ran:
     err: str
 
 
-def mindgap(*arguments: str | Path, cwd: Path, home: Path | None = None, own_path: bool = False) -> Ran:
-    """`mindgap ARGUMENTS` in `cwd`, with one thread and a tensor store of its own.
+def mindgap(
+    *arguments: str | Path, cwd: Path, home: Path | None = None, own_path: bool = False, **variables: str
+) -> Ran:
+    """`mindgap ARGUMENTS` in `cwd`, with one thread and a tensor store of its own, and with further `variables`.
 
     `own_path`: `diff` takes programs the way of each platform's users too, which exports each a second time.
 
@@ -32,7 +36,7 @@ def mindgap(*arguments: str | Path, cwd: Path, home: Path | None = None, own_pat
     """
     if arguments[:1] == ("diff",) and not own_path:
         arguments = ("diff", "--no-own-path", *arguments[1:])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MINDGAP_HOME": str(home or cwd / "home"), "COLUMNS": "200"}
+    environment = {**os.environ, **_VARIABLES, "MINDGAP_HOME": str(home or cwd / "home"), **variables}
     with TemporaryDirectory() as folder:
         files = [Path(folder) / "out", Path(folder) / "err"]
         for file in files:
@@ -65,7 +69,7 @@ def _server(of_python: tuple[tuple[str, str], ...]) -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**others, **dict(of_python), "OMP_NUM_THREADS": "1"},
+        env={**others, **dict(of_python), **_VARIABLES},
     )
 
 

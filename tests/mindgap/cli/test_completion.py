@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-ASK = "import sys; from mindgap.cli import main; sys.exit(main([]))"
-#: As `ASK`, and prints which modules of frameworks were imported.
+from cli.command_line import mindgap
+
+#: Completes, and prints which modules of frameworks were imported.
 WATCHED = (
     "import atexit, sys; from mindgap.cli import main; "
     "atexit.register(lambda: print(sorted({'torch', 'onnx', 'onnxruntime', 'pyarrow', 'altair'} & set(sys.modules)))); "
@@ -25,18 +26,19 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def completed(home: Path, shell: str, *words: str, code: str = ASK) -> list[str]:
-    """Returns the candidates for the last word, as `shell` reads them."""
+def request(home: Path, shell: str, *words: str) -> dict[str, str]:
+    """Returns the variables by which a shell requests the candidates for the last word."""
     variables = {"_MINDGAP_COMPLETE": f"complete_{shell}", "MINDGAP_HOME": str(home)}
     if shell == "bash":
-        variables |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
-    else:
-        variables |= {"_TYPER_COMPLETE_ARGS": " ".join(words), "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **variables}, capture_output=True, text=True, check=False
-    )
-    assert not done.stderr, done.stderr
-    lines = done.stdout.splitlines()
+        return variables | {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
+    return variables | {"_TYPER_COMPLETE_ARGS": " ".join(words), "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+
+
+def completed(home: Path, shell: str, *words: str) -> list[str]:
+    """Returns the candidates for the last word, as `shell` reads them."""
+    ran = mindgap(cwd=home, **request(home, shell, *words))
+    assert not ran.err, ran.err
+    lines = ran.out.splitlines()
     if shell == "zsh":
         return [line.split('"')[1] for line in lines if '"' in line]
     return [line.split("\t")[0] for line in lines if line]
@@ -85,4 +87,9 @@ def test_bash_gets_what_follows_the_last_place_where_it_splits_words(home: Path)
 
 @pytest.mark.parametrize("words", [("",), ("diff", "-p", ""), ("diff", "t"), ("diff", "--"), ("env", "remove", "")])
 def test_it_imports_no_framework(home: Path, words: tuple[str, ...]) -> None:
-    assert completed(home, "bash", "mindgap", *words, code=WATCHED)[-1] == "[]"
+    variables = {**os.environ, **request(home, "bash", "mindgap", *words)}
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED], env=variables, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert not done.stderr, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -53,9 +53,15 @@ class CallTable:
     arguments: Mapping[str, Mapping[str, Any]]
     rows: Mapping[str, str]
     sets: Sequence[Sequence[int]]
+    _read: dict[str, tuple[CountedCall, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def calls(self, function: str) -> Iterator[CountedCall]:
+    def calls(self, function: str) -> tuple[CountedCall, ...]:
         """The calls of all overloads of a function. Calls that one function makes through another are there too."""
+        if function not in self._read:
+            self._read[function] = tuple(self._calls(function))
+        return self._read[function]
+
+    def _calls(self, function: str) -> Iterator[CountedCall]:
         for op in self.overloads.get(function, ()):
             defaults = self.arguments[op]
             rows: list[_Row] = json.loads(self.rows[op])
