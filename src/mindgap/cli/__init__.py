@@ -10,15 +10,11 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import threading
 from collections.abc import Sequence
 from typing import Final
 
 #: Commands that start several workers in any case.
 _WITH_WORKERS: Final = frozenset(("diff", "trace", "metamorphic", "invariance", "reduce", "portability"))
-
-#: The lowest status of a command that a signal ended.
-_INTERRUPTED: Final = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,13 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     from mindgap.cli.app import main as run
 
     status = run(given)
-    working = any(each.name.startswith("mindgap-") and not each.daemon for each in threading.enumerate())
-    if argv is None and (working or status >= _INTERRUPTED):
-        # A comparison was cut short (Ctrl-C, `--budget`) within an operator. Python would wait for its thread; and
-        # extension modules would print as leaks what daemon threads hold.
+    if argv is None:
+        # Python would free one by one what the end of the process frees at once, which takes half a second after
+        # PyTorch was imported, and would wait for the thread of a comparison that was cut short within an operator.
         atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] (there is no public one: temporary files go)
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(status)
     return status
 

@@ -109,9 +109,12 @@ def _terminated() -> Generator[list[int]]:
 
 def _run(argv: Sequence[str] | None) -> int:
     try:
-        status = app(
-            args=_verbose_first(sys.argv[1:] if argv is None else argv), prog_name="mindgap", standalone_mode=False
-        )
+        try:
+            given = _verbose_first(sys.argv[1:] if argv is None else argv)
+            status = app(args=given, prog_name="mindgap", standalone_mode=False)
+        finally:
+            # What cannot be written is reported below: `mindgap.cli.main` ends the process without a flush.
+            sys.stdout.flush()
         # Typer turns Ctrl-C into this number. A command that returns the status itself has reported it.
         if type(status) is int and status == Exit.INTERRUPTED:
             complain("interrupted")

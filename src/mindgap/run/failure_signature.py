@@ -36,8 +36,8 @@ _STEPS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     for pattern, replacement in (
         # Terminal colours.
         (r"\x1b\[[0-9;]*[A-Za-z]", ""),
-        # Paths first: a name in one may look like an address. Windows paths, POSIX paths (absolute, ~ or ./ or ../), and
-        # relative ones that end in a source suffix.
+        # Paths first: a name in one may look like an address. Windows paths, POSIX paths (absolute, ~ or ./ or ../),
+        # and relative ones that end in a source suffix.
         (r"\b[A-Za-z]:\\[^\s'\"<>|:,;)\]]+(?::\d+)*", "<path>"),
         (r"(?<![\w<>.)/])(?:~|\.{1,2})?/[^\s'\"<>:,;()\[\]{}`]+(?::\d+)*", "<path>"),
         (r"(?<![\w<])[\w./+-]*\w\.(?:py|pyx|cpp|cc|cxx|cu|cuh|c|h|hpp|so|mlir|onnx)\b(?:[:@(]\d+\)?)*", "<path>"),

@@ -9,6 +9,7 @@ The commands share one fork server for their workers, which saves each the impor
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -58,6 +59,7 @@ def _forked() -> dict[str, Any] | None:
     server = SharedForkServer()
     _import_what_commands_need()
     server.ready(time.monotonic() + 60.0, lambda: False)
+    gc.freeze()
     for line in sys.stdin:
         descriptor = os.dup(server._socket.fileno())
         if (child := os.fork()) == 0:
@@ -93,4 +95,9 @@ if __name__ == "__main__" and (order := _forked()) is not None:
     _prepare(order)
     from mindgap.cli import main
 
-    sys.exit(main())
+    try:
+        main()
+    except SystemExit as end:
+        # As `main` ends: what is shared with the server would be copied to be freed.
+        sys.stdout.flush()
+        os._exit(int(end.code or 0))

@@ -94,6 +94,15 @@ def test_an_interrupted_run_prints_what_is_known_and_leaves_nothing(tmp_path: Pa
     assert [name for name in os.listdir(tmp_path / "temporary") if "mindgap" in name] == []
 
 
+def test_an_output_that_cannot_be_written_is_one_line_and_status_2() -> None:
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "mindgap", "--version"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("mindgap: a file cannot be used: No space left on device")
+
+
 def test_a_url_where_a_directory_is_needed_is_refused_by_its_name() -> None:
     with pytest.raises(
         MindgapError, match=r"--out s3://bucket/name: a directory of this machine is needed; use --store"
