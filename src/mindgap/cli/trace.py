@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 VERSION: Final = 1
 
 
-def json_text(found: Any, **derived: Any) -> str:
+def json_text(answer: Any, **derived: Any) -> str:
     """A dataclass, or a dictionary, as JSON: its fields under their names, `version`, and `derived`. An infinite number
     is `"inf"`."""
-    fields = {"version": VERSION, **derived, **(found if isinstance(found, dict) else dataclasses.asdict(found))}
+    fields = {"version": VERSION, **derived, **(answer if isinstance(answer, dict) else dataclasses.asdict(answer))}
     return json.dumps(_finite(fields), indent=1, allow_nan=False) + "\n"
 
 
-def _index_text(found: ValueTrace, dump: ValueDump) -> str:
+def _index_text(trace: ValueTrace, dump: ValueDump) -> str:
     """The index of a dump: which sides are compared, and each written value with its files and its distances."""
     values = [
         {**dataclasses.asdict(value), "files": dump.files[value.number]}
-        for value in found.values if value.number in dump.files
+        for value in trace.values if value.number in dump.files
     ]  # fmt: skip
-    about = {"model": found.model, "platform": str(found.platform), "reference": str(found.reference)}
-    notes = {"probes": [dataclasses.asdict(probe) for probe in found.probes], "unseen": dump.unseen, "values": values}
+    about = {"model": trace.model, "platform": str(trace.platform), "reference": str(trace.reference)}
+    notes = {"probes": [dataclasses.asdict(probe) for probe in trace.probes], "unseen": dump.unseen, "values": values}
     return json.dumps(_finite({"version": VERSION, **about, **notes}), indent=1, allow_nan=False) + "\n"
 
 
@@ -157,8 +157,8 @@ def trace(
     return Exit.FINDINGS if different else Exit.NOTHING_FOUND
 
 
-def _one(found: Sequence[Subject], source: str) -> Subject:
+def _one(subjects: Sequence[Subject], source: str) -> Subject:
     """The only model of a source."""
-    if len(found) != 1:
-        raise MindgapError(f"{source} names {len(found)} models: name one, as in `mindgap trace timm:resnet18`")
-    return found[0]
+    if len(subjects) != 1:
+        raise MindgapError(f"{source} names {len(subjects)} models: name one, as in `mindgap trace timm:resnet18`")
+    return subjects[0]

@@ -70,23 +70,23 @@ class Known:
         """What a fault has in common with one of the same operator elsewhere."""
         return self.model, self.platform, self.verdict, self.culprit
 
-    def holds(self, found: Known) -> bool:
+    def holds(self, finding: Known) -> bool:
         """Whether what was found is this one: the same operator at no other place, and not much larger."""
-        if self.name != found.name or not self._is_place_of(found):
+        if self.name != finding.name or not self._is_place_of(finding):
             return False
-        return self.size is None or found.size is None or found.size < GROWN * self.size
+        return self.size is None or finding.size is None or finding.size < GROWN * self.size
 
-    def _is_place_of(self, found: Known) -> bool:
+    def _is_place_of(self, finding: Known) -> bool:
         """In the same graph nodes tell places apart.
 
         In another, nodes and lines may have moved: the module or the nodes are the same, and no more nodes are wrong.
         """
-        if not self.nodes or not found.nodes:
-            return not self.place or _module(self.place) == _module(found.place)
-        within = set(found.nodes) <= set(self.nodes)
-        if self.graph == found.graph:
+        if not self.nodes or not finding.nodes:
+            return not self.place or _module(self.place) == _module(finding.place)
+        within = set(finding.nodes) <= set(self.nodes)
+        if self.graph == finding.graph:
             return within
-        return (within or _module(self.place) == _module(found.place)) and len(found.nodes) <= len(self.nodes)
+        return (within or _module(self.place) == _module(finding.place)) and len(finding.nodes) <= len(self.nodes)
 
     def as_json(self) -> dict[str, Any]:
         """The fields that are known."""
@@ -155,23 +155,23 @@ class Baseline:
         for known in self.known:
             by_name.setdefault(known.name, []).append(known)
 
-        def holds(found: Known) -> bool:
-            return any(known.holds(found) for known in by_name.get(found.name, ()))
+        def holds(finding: Known) -> bool:
+            return any(known.holds(finding) for known in by_name.get(finding.name, ()))
 
-        rows = (_marked(row, [*map(holds, found)]) for row, found in _found(report, keys))
+        rows = (_marked(row, [*map(holds, findings)]) for row, findings in _found(report, keys))
         return replace(report, rows=tuple(rows))
 
     def updated(self, report: Report, keys: Keys | None = None) -> Baseline:
         """Returns the baseline after this report. Findings of pairs of model and platform that did not run stay."""
         ran = _ran(report)
         kept = {known for known in self.known if (known.model, known.platform) not in ran}
-        return Baseline(frozenset(kept | {key for _, found in _found(report, keys) for key in found}))
+        return Baseline(frozenset(kept | {key for _, findings in _found(report, keys) for key in findings}))
 
     def gone(self, report: Report, keys: Keys | None = None) -> tuple[Known, ...]:
         """Returns known findings whose model and platform ran, but whose operator is not wrong in this way any more."""
         ran = _ran(report)
-        found = {key.name for _, keys_ in _found(report, keys) for key in keys_}
-        gone = (k for k in self.known if k.name not in found and (k.model, k.platform) in ran)
+        names = {key.name for _, keys_ in _found(report, keys) for key in keys_}
+        gone = (k for k in self.known if k.name not in names and (k.model, k.platform) in ran)
         return tuple(sorted(gone, key=lambda known: known.order))
 
 
@@ -183,8 +183,8 @@ def _found(report: Report, keys: Keys | None) -> Iterator[tuple[Row, list[Known]
     """Each row with its keys, which have the digest of their graph."""
     graphs = {model.name: model.digest for model in report.models}
     for row in report.rows:
-        found = (keys or known_as)(row)
-        yield row, [replace(key, graph=graphs.get(row.model, "") if key.nodes else "") for key in found]
+        row_keys = (keys or known_as)(row)
+        yield row, [replace(key, graph=graphs.get(row.model, "") if key.nodes else "") for key in row_keys]
 
 
 def _marked(row: Row, known: Sequence[bool]) -> Row:

@@ -216,7 +216,7 @@ class QuantisedCheck:
     apart: dict[str, int] = field(default_factory=dict[str, int])
     rounded: set[str] = field(default_factory=set[str])
 
-    def __call__(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], found: Any) -> None:
+    def __call__(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Raises `CaptureError` if the results are further apart than a tie of the rounding."""
         own = getattr(torch.ops.quantized if "." in name else torch.ops.aten, name.removeprefix("quantized."))
         expected = own(
@@ -224,9 +224,9 @@ class QuantisedCheck:
         )
         if name in RECURRENT:
             # The state is quantised again at each step: with PyTorch's products no difference of rounding grows.
-            found = RECURRENT[name](self._product)(*args, **kwargs)
-        if isinstance(found, Quantised):
-            steps = (expected.int_repr().to(torch.int32) - found.values.to(torch.int32)).abs()
+            result = RECURRENT[name](self._product)(*args, **kwargs)
+        if isinstance(result, Quantised):
+            steps = (expected.int_repr().to(torch.int32) - result.values.to(torch.int32)).abs()
             if steps.numel() and int(steps.max()) > _STEPS:
                 raise CaptureError(
                     f"{name}: the definition on plain integers differs from PyTorch's operator by {int(steps.max())} "
@@ -237,7 +237,7 @@ class QuantisedCheck:
             else:
                 self.exact += 1
             return
-        for ours, theirs in zip(_tensors(found), _tensors(expected), strict=True):
+        for ours, theirs in zip(_tensors(result), _tensors(expected), strict=True):
             limit = _FLOATS_APART * float(theirs.abs().max()) if theirs.numel() else 0.0
             if not torch.allclose(ours, theirs, _FLOATS_APART, limit, equal_nan=True):
                 raise CaptureError(
@@ -270,8 +270,8 @@ class QuantisedCheck:
         return ", ".join(parts)
 
 
-def _tensors(found: Any) -> Sequence[torch.Tensor]:
-    return [found] if isinstance(found, torch.Tensor) else found
+def _tensors(result: Any) -> Sequence[torch.Tensor]:
+    return [result] if isinstance(result, torch.Tensor) else result
 
 
 def unpacked(program: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[UnpackedProgram, str]:

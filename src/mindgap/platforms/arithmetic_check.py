@@ -87,33 +87,33 @@ def draw(operation: Operation, values: int = VALUES) -> list[Array]:
     return [_floats(rng, np.dtype(operation.dtype), values, each) for each in range(operation.arity)]
 
 
-def judged(operation: Operation, operands: Sequence[Array], found: Array, nan: NanRule = "any") -> ArithmeticResult:
+def judged(operation: Operation, operands: Sequence[Array], result: Array, nan: NanRule = "any") -> ArithmeticResult:
     """Compares results with the exact ones, bit by bit. Zeros of either sign are equal for minimum and maximum.
 
     nan: what a NaN must be where the operation has a rule for it.
     """
     with np.errstate(all="ignore"):
         exact = np.asarray(operation.exact(*operands)).astype(operation.result)
-    if found.dtype != exact.dtype or found.shape != exact.shape:
-        given = f"{found.dtype}{list(found.shape)} instead of {exact.dtype}{list(exact.shape)}"
+    if result.dtype != exact.dtype or result.shape != exact.shape:
+        given = f"{result.dtype}{list(result.shape)} instead of {exact.dtype}{list(exact.shape)}"
         return ArithmeticResult(operation.words, exact.size, exact.size, given)
-    right = _bits(found) == _bits(exact)
+    right = _bits(result) == _bits(exact)
     if operation.name in ("minimum", "maximum"):
-        right |= (found == 0) & (exact == 0)
+        right |= (result == 0) & (exact == 0)
     if exact.dtype.kind == "f":
-        right = np.where(np.isnan(exact), _right_nan(operation, operands, found, exact, nan), right)
+        right = np.where(np.isnan(exact), _right_nan(operation, operands, result, exact, nan), right)
     wrong = np.flatnonzero(~right)
     example = ""
     if wrong.size:
         first = wrong[0]
         given = ", ".join(_shown(each[first]) for each in operands)
-        example = f"{operation.name}({given}) gave {_shown(found[first])}, exact is {_shown(exact[first])}"
+        example = f"{operation.name}({given}) gave {_shown(result[first])}, exact is {_shown(exact[first])}"
     return ArithmeticResult(operation.words, exact.size, int(wrong.size), example)
 
 
-def _right_nan(operation: Operation, operands: Sequence[Array], found: Array, exact: Array, rule: NanRule) -> Array:
+def _right_nan(operation: Operation, operands: Sequence[Array], result: Array, exact: Array, rule: NanRule) -> Array:
     """Which results are a right NaN, where the exact one is NaN."""
-    is_nan = np.isnan(found)
+    is_nan = np.isnan(result)
     if rule == "any" or not operation.payload:
         return is_nan
     number = np.asarray(sum(np.isnan(each).astype(np.int8) for each in operands))
@@ -124,7 +124,7 @@ def _right_nan(operation: Operation, operands: Sequence[Array], found: Array, ex
     # Of two NaN operands, processors take different ones.
     return is_nan & np.select(
         [number == 0, number == 1],
-        [np.signbit(found) == (rule == "negative"), _bits(found) == _bits(exact)],
+        [np.signbit(result) == (rule == "negative"), _bits(result) == _bits(exact)],
         default=True,
     )
 

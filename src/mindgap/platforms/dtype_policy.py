@@ -148,10 +148,10 @@ def _run(platform: Platform, probes: Sequence[_Probe]) -> list[list[Array]] | Ex
     return [[next(outputs) for _ in probe.outputs] for probe in probes]
 
 
-def _policy(dtype: str, found: Sequence[_Found]) -> DtypeArithmetic:
+def _policy(dtype: str, results_by_probe: Sequence[_Found]) -> DtypeArithmetic:
     """Derives a dtype's policy from the results of its probes. The first probe is the simplest."""
-    products = _matmul_in(dtype, found[-1]) if kind_of(dtype) == "float" else ""
-    results = found[:-1] if products else found
+    products = _matmul_in(dtype, results_by_probe[-1]) if kind_of(dtype) == "float" else ""
+    results = results_by_probe[:-1] if products else results_by_probe
     errors = [result for result in results if isinstance(result, Exception)]
     why = _line(errors[0]) if errors else ""
     if isinstance(results[0], Exception):
@@ -273,24 +273,24 @@ def _graph(probe: _Probe) -> Graph:
     return Graph(inputs, tuple(nodes), probe.outputs)
 
 
-def _exactness(found: Sequence[Array], probe: _Probe) -> list[list[bool]]:
+def _exactness(arrays: Sequence[Array], probe: _Probe) -> list[list[bool]]:
     """Returns which elements are exact. An array of another dtype or shape is compared by value."""
-    if any(array.shape != exact.shape for array, exact in zip(found, probe.exact, strict=True)):
+    if any(array.shape != exact.shape for array, exact in zip(arrays, probe.exact, strict=True)):
         return []
-    return [_exact(array, exact).tolist() for array, exact in zip(found, probe.exact, strict=True)]
+    return [_exact(array, exact).tolist() for array, exact in zip(arrays, probe.exact, strict=True)]
 
 
-def _exact(found: Array, exact: Array) -> Any:
+def _exact(array: Array, exact: Array) -> Any:
     """Which elements are exact. Of floats, 2⁻¹² of an element is ignored.
 
     A format with too few bits for a power of two in a sum loses all of it, or doubles it. Some runtimes return values
     of a 16-bit format with stray bits in float32.
     """
     if kind_of(dtype_name(exact.dtype)) not in ("float", "complex"):
-        return np.equal(found, exact)
+        return np.equal(array, exact)
     wide = np.complex128 if np.iscomplexobj(exact) else np.float64
     with np.errstate(invalid="ignore"):
-        return np.isclose(found.astype(wide), exact.astype(wide), rtol=2.0**-12, atol=0.0)
+        return np.isclose(array.astype(wide), exact.astype(wide), rtol=2.0**-12, atol=0.0)
 
 
 def _simulated(probe: _Probe, candidate: _Arithmetic) -> list[list[bool]]:
@@ -315,12 +315,12 @@ def _saturated(op: str, left: Array, right: Array) -> Array:
     return np.clip(exact, int(limits.min), int(limits.max)).astype(left.dtype)
 
 
-def _matmul_in(dtype: str, found: _Found) -> str:
+def _matmul_in(dtype: str, result: _Found) -> str:
     """Derives the dtype to which a matrix product rounds its operands from the outputs of `_product_probe`."""
-    if isinstance(found, Exception):
-        return "unsupported" if isinstance(found, Unsupported) else "unknown"
+    if isinstance(result, Exception):
+        return "unsupported" if isinstance(result, Unsupported) else "unknown"
     probe = _product_probe(dtype)
-    [seen] = _exactness(found, probe)
+    [seen] = _exactness(result, probe)
     left, right = (array.astype(np.float64) for array in probe.inputs)
     for candidate in (*_CANDIDATES[dtype], _TENSOR_FLOAT):
         # Sums of two products are exact in float64: what is lost is lost in the operands.

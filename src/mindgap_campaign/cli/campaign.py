@@ -346,29 +346,29 @@ def _survey_options(
     return replace(_run_options(jobs, steps), support=known, coverage_minutes=0.0 if no_coverage else minutes)
 
 
-def _print_end(found: CampaignStatus, directory: Path, out: TextIO, as_json: bool) -> int:
+def _print_end(status: CampaignStatus, directory: Path, out: TextIO, as_json: bool) -> int:
     """The end of a session: its figures, what must not be overlooked, the exit status."""
     from mindgap_campaign.campaign.state.status import warnings_of
 
-    _print(found, out, as_json)
-    if found.stopped:
-        complain(f"stopped: {found.stopped}; `mindgap campaign resume {directory}` goes on")
-    unjudged = found.totals.words.get("unjudged", 0)
+    _print(status, out, as_json)
+    if status.stopped:
+        complain(f"stopped: {status.stopped}; `mindgap campaign resume {directory}` goes on")
+    unjudged = status.totals.words.get("unjudged", 0)
     if unjudged:
         complain(f"{unjudged} differences were not judged within the plan's limits: nothing is known of them")
-    nothing = warnings_of(found)
-    if found.totals.broken:
-        complain(f"{found.totals.broken} rows were not judged because mindgap failed on them")
+    nothing = warnings_of(status)
+    if status.totals.broken:
+        complain(f"{status.totals.broken} rows were not judged because mindgap failed on them")
     if nothing:
         raise MindgapError("; ".join(nothing))
-    if found.totals.broken:
+    if status.totals.broken:
         return Exit.TOOL_FAILED
-    return Exit.FINDINGS if found.totals.findings else Exit.NOTHING_FOUND
+    return Exit.FINDINGS if status.totals.findings else Exit.NOTHING_FOUND
 
 
-def _print(found: CampaignStatus, out: TextIO, as_json: bool) -> None:
+def _print(status: CampaignStatus, out: TextIO, as_json: bool) -> None:
     if as_json:
-        out.write(found.to_json() + "\n")
+        out.write(status.to_json() + "\n")
     else:
-        print_status(found, out)
+        print_status(status, out)
     sys.stderr.flush()

@@ -57,29 +57,29 @@ def line_of(snapshot: ProgressSnapshot) -> str:
     )
 
 
-def print_status(found: CampaignStatus, out: TextIO) -> None:
+def print_status(status: CampaignStatus, out: TextIO) -> None:
     """Prints the totals, a line for each platform, and the operators that platforms lack."""
     from mindgap_campaign.campaign.state.expenses import lines_of
 
     page = console(out)
-    page.print(_head(found), highlight=False)
-    numbers = ("rows", *(word.replace("_", " ") for word in found.totals.words), "known to lack", "beyond budget")
+    page.print(_head(status), highlight=False)
+    numbers = ("rows", *(word.replace("_", " ") for word in status.totals.words), "known to lack", "beyond budget")
     table = plain_table("platform", *numbers, right=numbers)
-    for each in found.platforms:
-        cells = [f"{each.words.get(word, 0):,}" for word in found.totals.words]
+    for each in status.platforms:
+        cells = [f"{each.words.get(word, 0):,}" for word in status.totals.words]
         table.add_row(each.platform, f"{each.rows:,}", *cells, f"{each.refused:,}", f"{each.left:,}")
     page.print(table)
-    for line in lines_of(found.cpu):
+    for line in lines_of(status.cpu):
         page.print(line, highlight=False, markup=False)
-    if found.agreement is not None:
-        page.print(_references(*found.agreement), highlight=False)
-    if found.lacking:
+    if status.agreement is not None:
+        page.print(_references(*status.agreement), highlight=False)
+    if status.lacking:
         page.print("not run, as the platform is known to lack it:", highlight=False)
-        for platform, reason, count in found.lacking[:_MOST_LACKING]:
+        for platform, reason, count in status.lacking[:_MOST_LACKING]:
             page.print(f"  {count:>6,}  {platform}  {reason[:140]}", highlight=False, markup=False)
-        rest = sum(count for _, _, count in found.lacking[_MOST_LACKING:])
+        rest = sum(count for _, _, count in status.lacking[_MOST_LACKING:])
         if rest:
-            page.print(f"  {rest:>6,}  for {len(found.lacking) - _MOST_LACKING} other reasons", highlight=False)
+            page.print(f"  {rest:>6,}  for {len(status.lacking) - _MOST_LACKING} other reasons", highlight=False)
 
 
 def running_line(session: RunningSession) -> str:
@@ -101,17 +101,19 @@ def _references(equal: int, both: int) -> str:
     return f"the reference gave the same bits here and where the bundle was made for {equal:,} of {both:,} cases"
 
 
-def _head(found: CampaignStatus) -> str:
-    statuses = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in found.reference_statuses.items())
-    totals = found.totals
-    shard = "" if found.shards == ["0/1"] else f", shards {', '.join(found.shards)}"
-    session = "" if found.running is None else f"{running_line(found.running)}\n"
-    state = found.state if found.state != "unfinished" else "unfinished, and no session runs (mindgap campaign resume)"
+def _head(status: CampaignStatus) -> str:
+    statuses = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in status.reference_statuses.items())
+    totals = status.totals
+    shard = "" if status.shards == ["0/1"] else f", shards {', '.join(status.shards)}"
+    session = "" if status.running is None else f"{running_line(status.running)}\n"
+    state = (
+        status.state if status.state != "unfinished" else "unfinished, and no session runs (mindgap campaign resume)"
+    )
     return session + (
-        f"{found.run}: {state}{shard}, {found.blocks_done}/{found.blocks} blocks\n"
-        f"{found.cases:,} of {found.planned:,} cases on {found.reference} ({statuses or 'none'}); "
-        f"{totals.rows:,} rows, {_counted(totals.findings, 'finding')} of {_counted(found.found, 'kind')}; "
-        f"{found.features:,} features covered; {found.cases_per_second:.1f} cases/s"
+        f"{status.run}: {state}{shard}, {status.blocks_done}/{status.blocks} blocks\n"
+        f"{status.cases:,} of {status.planned:,} cases on {status.reference} ({statuses or 'none'}); "
+        f"{totals.rows:,} rows, {_counted(totals.findings, 'finding')} of {_counted(status.found, 'kind')}; "
+        f"{status.features:,} features covered; {status.cases_per_second:.1f} cases/s"
     )
 
 
@@ -160,7 +162,7 @@ def _picture(snapshot: ProgressSnapshot) -> Group:
     platforms = sorted({platform for platform, _ in snapshot.words})
     for platform in platforms:
         statuses = {status: n for (p, status), n in sorted(snapshot.statuses.items()) if p == platform}
-        counted = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in statuses.items())
+        counted = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in statuses.items())
         cells = [Text(str(snapshot.words.get((platform, word), 0)), "bold red" if word in FINDINGS else "")
                  for word in words]  # fmt: skip
         table.add_row(platform, *cells, counted)

@@ -106,7 +106,7 @@ def upgrade(
             try:
                 requested = [*(options or []), *capture_options(inside, path_taken, steps, text)]
                 opened = subjects(sources, requested, client, backward, None if backward else files)
-                found = run_upgrade(
+                result = run_upgrade(
                     opened, platforms, before, after, settings=settings, progress=tell, tensors=tensors, jobs=jobs,
                     store=None if store is None else opened_store(store), resume=resume,
                 )  # fmt: skip
@@ -116,25 +116,25 @@ def upgrade(
             except StoreNotWritten as error:
                 raise MindgapError(f"the store is incomplete: {error}") from None
         if known is not None:
-            changed, marked = mark_known_changes(found.platforms, known, accept=update_baseline)
+            changed, marked = mark_known_changes(result.platforms, known, accept=update_baseline)
             put_known(marked.notes, marked.text, baseline if update_baseline else None)
-            found = dataclasses.replace(found, platforms=changed)
+            result = dataclasses.replace(result, platforms=changed)
         if not as_json:
-            print_upgrade(found, stream)
-        reduced = [] if out is None else _reduced(found, out, settings, tensors, (checks, limit), stream, as_json)
+            print_upgrade(result, stream)
+        reduced = [] if out is None else _reduced(result, out, settings, tensors, (checks, limit), stream, as_json)
         if as_json:
-            stream.write(json_text(found, reduced, before, after))
+            stream.write(json_text(result, reduced, before, after))
         written = each_alone([
-            *([] if junit is None else [partial(write_junit, junit, found.platforms)]),
-            *([] if html is None else [partial(page, html, found, reduced, out)]),
+            *([] if junit is None else [partial(write_junit, junit, result.platforms)]),
+            *([] if html is None else [partial(page, html, result, reduced, out)]),
         ])  # fmt: skip
-    for each in found.platforms:
+    for each in result.platforms:
         report_problems(each.report)
-    return (Exit.NOTHING_FOUND if written else Exit.WRONG_USE) or _status(found.platforms)
+    return (Exit.NOTHING_FOUND if written else Exit.WRONG_USE) or _status(result.platforms)
 
 
 def _reduced(
-    found: Upgrade, out: Path, settings: RunSettings, tensors: TensorStore, limits: tuple[int, float], stream: TextIO,
+    result: Upgrade, out: Path, settings: RunSettings, tensors: TensorStore, limits: tuple[int, float], stream: TextIO,
     quiet: bool,
 ) -> list[ReducedChange]:  # fmt: skip
     """Writes a script for each distinct change and runs it with both versions; then the pages of causes."""
@@ -148,11 +148,11 @@ def _reduced(
 
     reduced: list[ReducedChange] = []
     groups: list[ReducedGroup] = []
-    names = [name for each in found.platforms for name in (each.before, each.after)]
+    names = [name for each in result.platforms for name in (each.before, each.after)]
     with WorkerPool(names, tensors=tensors, grows=True) as pool:
         context = RunContext(pool.run, settings, tensors, pool.describe)
-        for upgraded in found.platforms:
-            for each in reduce_changes(upgraded, found.graph, context, out, ReductionLimits(*limits)):
+        for upgraded in result.platforms:
+            for each in reduce_changes(upgraded, result.graph, context, out, ReductionLimits(*limits)):
                 reduced.append(each)
                 models = f"{each.models[0]}{f' and {len(each.models) - 1} more' if len(each.models) > 1 else ''}"
                 if each.summary is None:
@@ -166,13 +166,13 @@ def _reduced(
     return reduced
 
 
-def _status(found: Sequence[PlatformUpgrade]) -> Exit:
-    reports = [each.report for each in found]
+def _status(platforms: Sequence[PlatformUpgrade]) -> Exit:
+    reports = [each.report for each in platforms]
     if any(report.totals.broken for report in reports):
         return Exit.TOOL_FAILED
-    for each in found:
+    for each in platforms:
         for row, change in zip(each.report.rows, each.changes, strict=True):
             if change in TO_LOOK_AT and not row.known:
                 return Exit.FINDINGS
-    unknown = any("unknown" in each.totals for each in found)
+    unknown = any("unknown" in each.totals for each in platforms)
     return Exit.WRONG_USE if unknown or any(r.refused or r.nothing for r in reports) else Exit.NOTHING_FOUND

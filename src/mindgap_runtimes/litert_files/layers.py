@@ -35,11 +35,11 @@ def _pads(
     the larger half behind (`ComputePaddingWithOffset` in `lite/kernels/padding.h`)."""
     if node.option("Padding") != _SAME:
         return [0, 0, 0, 0]
-    found: list[int] = []
+    pads: list[int] = []
     for n, k, s, d in reversed([*zip(sizes, kernel, strides, dilations, strict=True)]):
         spare = max(0, (math.ceil(n / s) - 1) * s + (k - 1) * d + 1 - n)
-        found += [spare // 2, spare - spare // 2]
-    return found
+        pads += [spare // 2, spare - spare // 2]
+    return pads
 
 
 def _strides(node: TfliteNode) -> list[int]:
@@ -106,8 +106,8 @@ def _hybrid(
         scale = scale.reshape([*x.shape[:-1], 1]) if total.dim() == x.dim() else scale
     else:
         scale = scale.reshape([-1] + [1] * (total.dim() - 1))
-    found = total * scale * (scales if scales.numel() > 1 else scales.reshape(()))
-    return found if bias is None else found + bias
+    sums = total * scale * (scales if scales.numel() > 1 else scales.reshape(()))
+    return sums if bias is None else sums + bias
 
 
 def _symmetric(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -234,14 +234,14 @@ def average_pool_2d(node: TfliteNode, x: Tensor) -> Tensor:
     wide = _channels_first(x if x.is_floating_point() else node.centred(0, x).to(torch.float32))
     if any(pads):
         share = F.avg_pool2d(F.pad(torch.ones_like(wide[:1, :1]), pads), kernel, strides)
-        found = F.avg_pool2d(F.pad(wide, pads), kernel, strides) / share
+        means = F.avg_pool2d(F.pad(wide, pads), kernel, strides) / share
     else:
-        found = F.avg_pool2d(wide, kernel, strides)
-    found = _channels_last(found)
+        means = F.avg_pool2d(wide, kernel, strides)
+    means = _channels_last(means)
     if not x.is_floating_point():
         node.only(node.is_quantised and alike(node.operand(0), node.outputs[0]), "that changes the scale")
-        return node.rescaled(found, torch.tensor(1.0))
-    return node.activated(found)
+        return node.rescaled(means, torch.tensor(1.0))
+    return node.activated(means)
 
 
 def _times(x: Tensor, factor: float) -> Tensor:

@@ -113,8 +113,8 @@ def options_of(op: str) -> str:
 
 def numbers(table: Any, field: str) -> Array | None:
     """Returns the numbers of a vector, or None if it is left out or empty. `field`: as the schema's classes call it."""
-    found: Array | int = getattr(table, f"{field}AsNumpy")()  # 0 where it is left out
-    return None if isinstance(found, int) or not found.size else found
+    values: Array | int = getattr(table, f"{field}AsNumpy")()  # 0 where it is left out
+    return None if isinstance(values, int) or not values.size else values
 
 
 @contextmanager
@@ -183,8 +183,8 @@ def _operator(table: Any, codes: Sequence[str]) -> Operator:
 
 
 def _indices(table: Any, field: str) -> tuple[int, ...]:
-    found = numbers(table, field)
-    return () if found is None else tuple(int(i) for i in found)
+    values = numbers(table, field)
+    return () if values is None else tuple(int(i) for i in values)
 
 
 def _tensor(table: Any, number: int, root: Any, data: bytes, names: dict[str, int]) -> TfliteTensor:
@@ -230,8 +230,8 @@ def _bytes(buffer: Any, data: bytes) -> bytes | None:
         if start + size > len(data):
             raise NoTfliteModel(f"damaged: a buffer ends at byte {start + size}, and the file has {len(data)}")
         return data[start : start + size]
-    found = numbers(buffer, "Data")
-    return None if found is None else found.tobytes()
+    values = numbers(buffer, "Data")
+    return None if values is None else values.tobytes()
 
 
 def _values(raw: bytes, dtype: str, shape: tuple[int, ...], name: str) -> Array:

@@ -60,22 +60,22 @@ class TfliteNode:
     def option_list(self, name: str) -> list[int]:
         """Returns the integers of a vector of the node's options, none where it is left out."""
         with refusing_damage():
-            found = None if self.options is None else numbers(self.options, name)
-        return [] if found is None else [int(n) for n in found]
+            values = None if self.options is None else numbers(self.options, name)
+        return [] if values is None else [int(n) for n in values]
 
     def known(self, position: int) -> list[int]:
         """Returns the integers of a structural operand. Raises `Untranslated` if it is left out."""
-        found = self.structural.get(position)
-        if found is None:
+        values = self.structural.get(position)
+        if values is None:
             raise Untranslated(f"operand {position} is left out")
-        return [int(i) for i in found.reshape(-1)]
+        return [int(i) for i in values.reshape(-1)]
 
     def operand(self, position: int) -> TfliteTensor:
         """Returns how the file declares an operand. Raises `Untranslated` if it is left out."""
-        found = self.inputs[position] if position < len(self.inputs) else None
-        if found is None:
+        tensor = self.inputs[position] if position < len(self.inputs) else None
+        if tensor is None:
             raise Untranslated(f"operand {position} is left out")
-        return found
+        return tensor
 
     @property
     def is_quantised(self) -> bool:
@@ -127,14 +127,14 @@ class TfliteNode:
     def factor(self, *positions: int) -> Tensor:
         """Returns the product of operands' scales over the result's scale, float32: one number, or one for each
         channel."""
-        found = torch.tensor(1.0)
+        factor = torch.tensor(1.0)
         for position in positions:
             quantisation = self.operand(position).quantisation
             self.only(quantisation is not None, "of integers without a scale")
             assert quantisation is not None, "it was looked at"
             scales = torch.tensor(quantisation.scales)
-            found = found * (scales if scales.numel() > 1 else scales.reshape(()))
-        return found / _parameters(self.outputs[0])[0]
+            factor = factor * (scales if scales.numel() > 1 else scales.reshape(()))
+        return factor / _parameters(self.outputs[0])[0]
 
     def rescaled(self, total: Tensor, factor: Tensor) -> Tensor:
         """Quantises exact sums as the first result. `factor`: along the last axis, where it is not one number."""
@@ -142,8 +142,8 @@ class TfliteNode:
 
 
 def _limits(tensor: TfliteTensor) -> tuple[int, int]:
-    found = torch.iinfo(getattr(torch, tensor.dtype))
-    return found.min, found.max
+    limits = torch.iinfo(getattr(torch, tensor.dtype))
+    return limits.min, limits.max
 
 
 def _is_quantised(tensor: TfliteTensor) -> bool:
@@ -152,28 +152,28 @@ def _is_quantised(tensor: TfliteTensor) -> bool:
 
 def _parameters(tensor: TfliteTensor) -> tuple[float, int]:
     """The one scale and zero point of a tensor. Raises `Untranslated` for several."""
-    found = tensor.quantisation
-    if found is None or found.scales.size != 1:
-        raise Untranslated(f"{tensor.name} needs one scale, and has {0 if found is None else found.scales.size}")
-    return float(found.scales[0]), int(found.zeros[0])
+    scheme = tensor.quantisation
+    if scheme is None or scheme.scales.size != 1:
+        raise Untranslated(f"{tensor.name} needs one scale, and has {0 if scheme is None else scheme.scales.size}")
+    return float(scheme.scales[0]), int(scheme.zeros[0])
 
 
 def centred(x: Tensor, declared: TfliteTensor) -> Tensor:
     """Returns integers without their zero points, int32."""
-    found, wide = declared.quantisation, x.to(torch.int32)
-    if found is None or not found.zeros.any():
+    scheme, wide = declared.quantisation, x.to(torch.int32)
+    if scheme is None or not scheme.zeros.any():
         return wide
-    shape = [-1 if axis == found.axis and found.zeros.size > 1 else 1 for axis in range(x.dim())]
-    return wide - (int(found.zeros[0]) if found.zeros.size == 1 else torch.tensor(found.zeros).reshape(shape))
+    shape = [-1 if axis == scheme.axis and scheme.zeros.size > 1 else 1 for axis in range(x.dim())]
+    return wide - (int(scheme.zeros[0]) if scheme.zeros.size == 1 else torch.tensor(scheme.zeros).reshape(shape))
 
 
 def dequantised(x: Tensor, declared: TfliteTensor) -> Tensor:
     """Returns the values that integers stand for, float32."""
-    found = declared.quantisation
-    if found is None:
+    scheme = declared.quantisation
+    if scheme is None:
         raise Untranslated(f"{declared.name} has no scale")
-    scales = torch.tensor(found.scales)
-    shape = [-1 if axis == found.axis and scales.numel() > 1 else 1 for axis in range(x.dim())]
+    scales = torch.tensor(scheme.scales)
+    shape = [-1 if axis == scheme.axis and scales.numel() > 1 else 1 for axis in range(x.dim())]
     return centred(x, declared).to(torch.float32) * (
         scales.reshape(shape) if scales.numel() > 1 else scales.reshape(())
     )
@@ -208,10 +208,10 @@ def by_values(function: Translate) -> Translate:
 
     def run(node: TfliteNode, *operands: Tensor | None) -> Tensor:
         real = [None if each is None else node.real(i, each) for i, each in enumerate(operands)]
-        found = function(node, *real)
-        if node.is_quantised and found.is_floating_point():
-            return quantised(found, node.outputs[0], node.limits())
-        return node.activated(found)
+        result = function(node, *real)
+        if node.is_quantised and result.is_floating_point():
+            return quantised(result, node.outputs[0], node.limits())
+        return node.activated(result)
 
     return run
 
@@ -221,9 +221,9 @@ def moving(function: Translate) -> Translate:
     again where the result is declared with another scale."""
 
     def run(node: TfliteNode, x: Tensor, *others: Tensor | None) -> Tensor:
-        found = function(node, x, *others)
+        result = function(node, x, *others)
         if alike(node.operand(0), node.outputs[0]):
-            return found
-        return quantised(dequantised(found, node.operand(0)), node.outputs[0])
+            return result
+        return quantised(dequantised(result, node.operand(0)), node.outputs[0])
 
     return run

@@ -63,8 +63,8 @@ def speed(
         if as_json:
             timed = {name: _timed_object(each, nodes) for name, each, nodes in costs}
             refused = [{"source": each.source, "reason": each.reason} for each in report.refused]
-            found = {"rows": rows, "platforms": _totals(rows), "operators": timed, "refused": refused}
-            json.dump(found, out, indent=1)
+            answer = {"rows": rows, "platforms": _totals(rows), "operators": timed, "refused": refused}
+            json.dump(answer, out, indent=1)
             out.write("\n")
         else:
             print_page(_page(rows), out)
@@ -121,8 +121,8 @@ def _timed_object(times: OperatorTimes, nodes: Mapping[str, list[NodeTime] | str
         "left_out": times.left_out,
         "operators": [dataclasses.asdict(op) for op in times.operators],
         "nodes": {
-            platform: {"reason": found} if isinstance(found, str) else {"nodes": list(map(dataclasses.asdict, found))}
-            for platform, found in nodes.items()
+            platform: {"reason": timed} if isinstance(timed, str) else {"nodes": list(map(dataclasses.asdict, timed))}
+            for platform, timed in nodes.items()
         },
     }
 
@@ -149,11 +149,11 @@ def _totals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     from mindgap.graph.compare.verdict import CALM
 
-    found: list[dict[str, Any]] = []
+    totals: list[dict[str, Any]] = []
     for platform in dict.fromkeys(row["platform"] for row in rows):
         mine = [row for row in rows if row["platform"] == platform and row["slowdown"] is not None]
         slower = [row["slowdown"] for row in mine if row["slowdown"] > 1]
-        found.append({
+        totals.append({
             "platform": platform, "models": len(mine), "slower": len(slower),
             "slower_share": len(slower) / len(mine) if mine else None,
             "median_slowdown": statistics.median(slower) if slower else None,
@@ -161,7 +161,7 @@ def _totals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "slow_and_wrong": sum(row["finding"] and row["slowdown"] > 1 for row in mine),
             "not_judged": sum(not row["finding"] and row["verdict"] not in CALM for row in mine),
         })  # fmt: skip
-    return found
+    return totals
 
 
 def _page(rows: Sequence[Mapping[str, Any]]) -> StudyPage:
@@ -183,13 +183,13 @@ def _costs_page(
     name: str, platforms: Sequence[PlatformName], times: OperatorTimes, nodes: Mapping[str, list[NodeTime] | str]
 ) -> StudyPage:
     sections = [_operators(platform, times) for platform in platforms if platform != CPU_EAGER]
-    for platform, found in nodes.items():
+    for platform, timed in nodes.items():
         title = f"inside a run of {platform}, by the runtime's profiler"
-        if isinstance(found, str):
-            sections.append(Section(platform, title, (Text(f"no times by node: {found}"),)))
+        if isinstance(timed, str):
+            sections.append(Section(platform, title, (Text(f"no times by node: {timed}"),)))
             continue
-        total = sum(each.seconds for each in found)
-        rows = tuple((each.kind, each.nodes, each.seconds, each.seconds / (total or 1)) for each in found[:_OPERATORS])
+        total = sum(each.seconds for each in timed)
+        rows = tuple((each.kind, each.nodes, each.seconds, each.seconds / (total or 1)) for each in timed[:_OPERATORS])
         table = StudyTable("", "", ("node", "nodes", "seconds", "share"), (*rows, ("all", None, total, 1.0)))
         sections.append(Section(platform, title, (table,)))
     return StudyPage(name, (), tuple(sections))

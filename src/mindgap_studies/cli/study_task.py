@@ -104,7 +104,7 @@ def task(
             pixels = replace(pixels, own=client.preprocessing(opened[""], 0))
             graphs = [ModelForm(name, each.source, client.capture(each, 0)) for name, each in opened.items()]
         with counting() as tick:
-            found = run_task(
+            result = run_task(
                 graphs, platforms, dataset, model=model, reference=reference, settings=settings, pixels=pixels,
                 store=kept, tensors=tensors, classes=named,
                 tell=lambda done, total, text: tick(done, total or done, text or "samples"),
@@ -112,9 +112,9 @@ def task(
         if junit is not None:
             from mindgap_surveys.report.answer_page import answer_junit
 
-            write_file(junit, answer_junit(answer_rows(found, max_flips)))
-        files.write(lambda: task_page(found), task_tables(found), lambda: task_object(found), out)
-    return _status(found, max_flips)
+            write_file(junit, answer_junit(answer_rows(result, max_flips)))
+        files.write(lambda: task_page(result), task_tables(result), lambda: task_object(result), out)
+    return _status(result, max_flips)
 
 
 def _status(result: TaskResult, max_flips: int | None) -> Exit:
@@ -159,20 +159,20 @@ def _classes(given: str) -> tuple[str, ...]:
         text = Path(given).read_text(encoding="utf-8") if given and Path(given).is_file() else given.replace(",", "\n")
     except (OSError, ValueError) as error:
         raise MindgapError(f"--classes {given}: it cannot be read: {error}") from None
-    found = tuple(name for line in text.splitlines() if (name := line.strip()))
-    if given and (len(found) < 2 or len(set(found)) < len(found)):
+    names = tuple(name for line in text.splitlines() if (name := line.strip()))
+    if given and (len(names) < 2 or len(set(names)) < len(names)):
         raise MindgapError(f"--classes {given}: give a file with a class a line, or two different names or more: A,B")
-    return found
+    return names
 
 
 def _forms(given: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    forms: dict[str, str] = {}
     for text in given:
         name, _, source = text.partition("=")
-        if not (name and source) or name in found:
+        if not (name and source) or name in forms:
             raise MindgapError(f"--form {text}: write NAME=SOURCE with a name of its own, as in --form int8=model.onnx")
-        found[name] = source
-    return found
+        forms[name] = source
+    return forms
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:

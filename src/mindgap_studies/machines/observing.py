@@ -80,7 +80,7 @@ def _traced(
     each: Runnable, job: Job, first: Outcome, groups: list[list[int]], outputs: Mapping[int, Array], execute: Execute
 ) -> tuple[Mapping[int, Array], str]:
     """Takes the values of a platform that shows every node. Its first run brought the outputs and the first group."""
-    found = dict(outputs)
+    arrays = dict(outputs)
     for index, group in enumerate(groups):
         outcome = first if index == 0 else execute(replace(job, repeat=1, values=(*each.graph.outputs, *group)))
         if outcome.values is None:
@@ -89,8 +89,8 @@ def _traced(
         shown = {number: array for number, array in made if array is not None}
         if any(digest_array(shown[n]) != digest_array(a) for n, a in outputs.items() if n in shown):
             return outputs, "outputs only: to show its values changes its outputs"
-        found |= {number: array for number, array in shown.items() if number in group}
-    return found, ""
+        arrays |= {number: array for number, array in shown.items() if number in group}
+    return arrays, ""
 
 
 def _probed(
@@ -101,7 +101,7 @@ def _probed(
     if any(is_inplace(node.op) for node in graph.nodes) or graph.grad:
         return outputs, "outputs only: the graph writes in place or has gradients, and the platform is no eager one"
     own = [digest_array(outputs[n]) if n in outputs else None for n in graph.outputs]
-    found, failures = dict(outputs), dict[str, None]()
+    arrays, failures = dict(outputs), dict[str, None]()
     waiting, changed, tried = list(groups), 0, 0
     while waiting and tried < probes:
         group = waiting.pop(waiting.index(max(waiting, key=len)))
@@ -111,14 +111,14 @@ def _probed(
         given = outcome.arrays or ()
         if outcome.ran and _same(own, given):
             pairs = zip(group, given[len(own) :], strict=True)
-            found |= {number: array for number, array in pairs if _fits(array, graph.values[number])}
+            arrays |= {number: array for number, array in pairs if _fits(array, graph.values[number])}
             continue
         changed += outcome.ran
         if not outcome.ran:
             failures[f"with more outputs it gives {outcome.status}: {one_line(outcome.message)}"] = None
         middle = len(group) // 2
         waiting += [part for part in (group[:middle], group[middle:]) if len(group) > 1]
-    return found, _reason(each, found, changed, list(failures), sum(map(len, waiting)))
+    return arrays, _reason(each, arrays, changed, list(failures), sum(map(len, waiting)))
 
 
 def _same(own: list[str | None], given: tuple[Array, ...]) -> bool:
@@ -126,10 +126,10 @@ def _same(own: list[str | None], given: tuple[Array, ...]) -> bool:
     return all(digest is None or digest == digest_array(array) for digest, array in pairs)
 
 
-def _reason(each: Runnable, found: Mapping[int, Array], changed: int, failures: list[str], left: int) -> str:
+def _reason(each: Runnable, arrays: Mapping[int, Array], changed: int, failures: list[str], left: int) -> str:
     """Says which inner values are missing and why; empty if none is."""
     inner = [value.number for value in each.subject.values if not value.output]
-    shown = sum(number in found for number in inner)
+    shown = sum(number in arrays for number in inner)
     if shown == len(inner):
         return ""
     reasons = ["to look at the others changes its outputs"] if changed else []

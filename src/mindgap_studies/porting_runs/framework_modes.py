@@ -108,27 +108,27 @@ def uses_of_public(public: Mapping[str, Callable[..., Any]], calls: Mapping[str,
     """Counts calls by public function. A call by another name of the same function, also from an inner module of the
     framework, counts for it."""
     names = {id(function): name for name, function in public.items()}
-    found: Counter[str] = Counter()
+    uses: Counter[str] = Counter()
     for name, count in calls.items():
         known = names.get(id(_object_at(name)))
         if known is not None:
-            found[known] += count
-    return found
+            uses[known] += count
+    return uses
 
 
 def _object_at(name: str) -> Any:
     """The object of a full name in modules that are loaded; None where there is none."""
     parts = name.split(".")
     for length in range(len(parts) - 1, 0, -1):
-        found: Any = sys.modules.get(".".join(parts[:length]))
-        if found is None:
+        value: Any = sys.modules.get(".".join(parts[:length]))
+        if value is None:
             continue
         for part in parts[length:]:
             try:
-                found = getattr(found, part)
+                value = getattr(value, part)
             except Exception:  # lazy attributes of a package may import, and raise anything
                 return None
-        return found
+        return value
     return None
 
 

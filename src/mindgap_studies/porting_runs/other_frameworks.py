@@ -57,8 +57,8 @@ class OtherFramework:
         return self._client.about["source"]
 
     def uses(self, calls: Mapping[str, int]) -> tuple[Counter[str], int]:
-        found = self._ask({"kind": "usage", "calls": dict(calls)})
-        return Counter(found["uses"]), found["public"]
+        answer = self._ask({"kind": "usage", "calls": dict(calls)})
+        return Counter(answer["uses"]), answer["public"]
 
     def versions(self) -> Mapping[str, str]:
         if not self._client.about:
@@ -81,8 +81,8 @@ class OtherFramework:
         none = {"reason": "not compared", "message": "the process gave no answer"}
 
         def sample(target: str, call: _FoundCall) -> SampleResult:
-            found = by_pair.get((target, call.number), none)
-            return SampleResult(call.label, found["reason"], found["message"])
+            row = by_pair.get((target, call.number), none)
+            return SampleResult(call.label, row["reason"], row["message"])
 
         return [FunctionCell(self.name, function, t, tuple(sample(t, call) for call in calls)) for t in targets]
 
@@ -111,21 +111,21 @@ class OtherFramework:
             }  # fmt: skip
             results = {each["on"]: each for each in (self._ask(header)["results"] if pairs else ())}
             for target, (cell, label) in wanted.items():
-                found = results.get(target, {"message": "the process gave no answer"})
-                if "source_first" not in found:
-                    yield cell, str(found["message"])
+                answer = results.get(target, {"message": "the process gave no answer"})
+                if "source_first" not in answer:
+                    yield cell, str(answer["message"])
                     continue
-                yield cell, with_process(cell.latency, label, **{side: found[side] for side in SIDES})
+                yield cell, with_process(cell.latency, label, **{side: answer[side] for side in SIDES})
 
     def untestable(self, function: str) -> str:
         """Returns why a function has no call, empty where it has; keeps its calls."""
         try:
-            found = self._ask({"kind": "calls", "function": function})
+            answer = self._ask({"kind": "calls", "function": function})
         except MindgapError as error:
             return str(error)
-        if not found["calls"]:
-            return found["why"]
-        self._calls[function] = tuple(_FoundCall(each["call"], each["label"]) for each in found["calls"])
+        if not answer["calls"]:
+            return answer["why"]
+        self._calls[function] = tuple(_FoundCall(each["call"], each["label"]) for each in answer["calls"])
         return ""
 
     def _ask(self, header: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -105,12 +105,12 @@ class PyTorchFunctions:
         return why
 
     def versions(self) -> Mapping[str, str]:
-        found = dict(installed(("torch",)))
+        versions = dict(installed(("torch",)))
         for info in filter(None, map(self._info, self._wanted)):
             if info.available:
                 where = f" in {info.environment}" if info.environment else ""
-                found |= {f"{package}{where}": version for package, version in info.versions.items()}
-        return found
+                versions |= {f"{package}{where}": version for package, version in info.versions.items()}
+        return versions
 
     def targets(self) -> dict[str, str]:
         """Returns the platforms, and why one is not available, empty where it is."""
@@ -144,12 +144,12 @@ class PyTorchFunctions:
         self, subjects: Sequence[Subject], rows: Mapping[tuple[str, str], Row], settings: RunSettings
     ) -> dict[tuple[str, str], Row]:
         """Judges again what was not done in time: with other work on the machine the limit is soon reached."""
-        found: dict[tuple[str, str], Row] = {}
+        rows_by_pair: dict[tuple[str, str], Row] = {}
         longer = replace(settings, deadline_s=_MORE_TIME * settings.deadline_s)
         for subject in subjects:
             if late := [t for (name, t), row in rows.items() if name == subject.name and row.status == "timeout"]:
-                found |= {(row.model, str(row.platform)): row for row in self._again([subject], late, longer)}
-        return found
+                rows_by_pair |= {(row.model, str(row.platform)): row for row in self._again([subject], late, longer)}
+        return rows_by_pair
 
     def _again(self, subjects: Sequence[Subject], targets: Sequence[str], settings: RunSettings) -> Sequence[Row]:
         """Judges samples that were judged before. Where that fails they are `not_run`, with the reason."""
@@ -163,14 +163,14 @@ class PyTorchFunctions:
         self, subjects: Sequence[Subject], rows: Mapping[tuple[str, str], Row], settings: RunSettings
     ) -> dict[tuple[str, str], Row]:
         """Judges what a delegate takes nothing of on the runtime's own kernels, as its users' programs run on them."""
-        found: dict[tuple[str, str], Row] = {}
+        rows_by_pair: dict[tuple[str, str], Row] = {}
         for target in dict.fromkeys(row.platform for row in rows.values()):
             there = [(each, row) for each in subjects if (row := rows.get((each.name, target)))]
             left = [each for each, row in there if has(row.reasons, "took_none")]
             if left and target.device_mode in _OWN_KERNELS:
                 again = self._again(left, [target.with_options(delegate="none")], settings)
-                found |= {(row.model, str(target)): row for row in again}
-        return found
+                rows_by_pair |= {(row.model, str(target)): row for row in again}
+        return rows_by_pair
 
     def measured_pass(
         self, cells: Sequence[FunctionCell], tick: Callable[[int, int, str], None]
@@ -186,18 +186,18 @@ class PyTorchFunctions:
         for target in [*todo]:
             if why := self._untimed(canonical(target)):
                 yield from ((cell, why) for cell in todo.pop(target))
-        found: SimpleQueue[tuple[FunctionCell, Latency | str] | BaseException | None] = SimpleQueue()
+        answers: SimpleQueue[tuple[FunctionCell, Latency | str] | BaseException | None] = SimpleQueue()
         processors = os.sched_getaffinity(0)
         left = deque(todo.items())
         threads = [
-            threading.Thread(target=self._measure_targets, args=(left, place, found.put), daemon=True)
+            threading.Thread(target=self._measure_targets, args=(left, place, answers.put), daemon=True)
             for place in range(min(len(processors), len(left)))
         ]
         for thread in threads:
             thread.start()
         total, done, running = sum(map(len, todo.values())), 0, len(threads)
         while running:
-            answer = found.get()
+            answer = answers.get()
             if isinstance(answer, BaseException):
                 raise answer
             if answer is None:
@@ -264,13 +264,13 @@ class PyTorchFunctions:
 
     def _samples(self, function: str) -> list[str]:
         """The sources of single samples of a function. Raises `MindgapError`."""
-        found: list[str] = []
+        sources: list[str] = []
         for source in sources_of(function):
-            found += [program.source for program in self._client.open(source).programs]
-            if len(found) >= _SAMPLES:
+            sources += [program.source for program in self._client.open(source).programs]
+            if len(sources) >= _SAMPLES:
                 break
-        step = max(1, len(found) // _SAMPLES)
-        return found[::step][:_SAMPLES]
+        step = max(1, len(sources) // _SAMPLES)
+        return sources[::step][:_SAMPLES]
 
     def _captured(self, source: str, function: str) -> Graph:
         key = (function, source)

@@ -122,21 +122,21 @@ class TensorFlowModes:
             specs = [tf.TensorSpec(each.shape, each.dtype) for each in call.arrays]
             concrete = tf.function(flat, autograph=False).get_concrete_function(*specs)
             model = tf.lite.TFLiteConverter.from_concrete_functions([concrete], tf.Module()).convert()
-            found = interpreter.Interpreter(model_content=model, num_threads=1)
-            found.allocate_tensors()
-            signature = found.get_signature_runner()
+            model_of_file = interpreter.Interpreter(model_content=model, num_threads=1)
+            model_of_file.allocate_tensors()
+            signature = model_of_file.get_signature_runner()
             given = _in_order({name: each["index"] for name, each in signature.get_input_details().items()})
             if len(given) != len(call.arrays):
                 raise ValueError(f"the model has {len(given)} inputs, and the call {len(call.arrays)}")
             outputs = {name: each["index"] for name, each in signature.get_output_details().items()}
-            return found, given, _in_order(outputs)
+            return model_of_file, given, _in_order(outputs)
 
         def run() -> Any:
-            found, given, outputs = loaded()
+            model_of_file, given, outputs = loaded()
             for index, array in zip(given, call.arrays, strict=True):
-                found.set_tensor(index, array.numpy())
-            found.invoke()
-            return [found.get_tensor(index) for index in outputs]
+                model_of_file.set_tensor(index, array.numpy())
+            model_of_file.invoke()
+            return [model_of_file.get_tensor(index) for index in outputs]
 
         return run
 

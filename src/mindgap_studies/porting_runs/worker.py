@@ -144,13 +144,13 @@ def _candidates(
 
 
 def _find_calls(modes: FrameworkModes, name: str, function: Callable[..., Any], tell: Tell) -> None:
-    found: list[str] = []
+    labels: list[str] = []
     for number, make in _candidates(modes, name, function):
-        if len(found) == MOST_CALLS:
+        if len(labels) == MOST_CALLS:
             return
         try:
             call = make()
-            if call.label in found:
+            if call.label in labels:
                 continue
             first = arrays_of(modes, modes.run_source(call))
             again = arrays_of(modes, modes.run_source(make()))
@@ -159,7 +159,7 @@ def _find_calls(modes: FrameworkModes, name: str, function: Callable[..., Any], 
             continue
         random = not all(map(same_bits, first, again))
         tell({"call": number, "label": call.label, "random": random})
-        found.append(call.label)
+        labels.append(call.label)
 
 
 #: A target, and the number of a call.
@@ -210,7 +210,7 @@ class _PairWork:
                 expected[number] = self._on_source(make, _RANDOM_CALLS if random else 1)
             tell({"place": place, "side": "target"})
             try:
-                found = arrays_of(modes, modes.targets()[target](make())())
+                outputs = arrays_of(modes, modes.targets()[target](make())())
             except NoArrays as error:
                 reason, message = "type failure", f"{error}; the source's output 0 is {form_of(expected[number][0][0])}"
             except (Exception, SystemExit) as error:  # what a target does wrong is data
@@ -219,7 +219,7 @@ class _PairWork:
             else:
                 first, varies = expected[number]
                 reason, message = compared(
-                    self._unsigned(first), self._unsigned(found), random, varies, partial(self._moved_outputs, make),
+                    self._unsigned(first), self._unsigned(outputs), random, varies, partial(self._moved_outputs, make),
                     lambda make=make: self._unsigned(arrays_of(modes, modes.run_exact(make()))),
                 )  # fmt: skip
             tell({"on": target, "call": number, "reason": reason, "message": message})

@@ -28,11 +28,11 @@ def localised(prediction: Prediction, truth: Truth, guesses: int = 5) -> bool:
     Of a prediction with one box, all guesses have that box.
     """
     true = box_array(truth.boxes)
-    found = box_array(prediction.boxes)
-    if len(found) == 1:
-        found = np.repeat(found, len(prediction.labels), 0)
+    boxes = box_array(prediction.boxes)
+    if len(boxes) == 1:
+        boxes = np.repeat(boxes, len(prediction.labels), 0)
     right = [place for place, label in enumerate(prediction.labels[:guesses]) if label == truth.labels[0]]
-    return bool(right) and bool((overlaps(found[right], true) >= OVERLAP).any())
+    return bool(right) and bool((overlaps(boxes[right], true) >= OVERLAP).any())
 
 
 def required_overlap(boxes: Array) -> Array:
@@ -70,9 +70,9 @@ def _precision_of(label: int, predictions: Mapping[int, Prediction], truths: Map
     return _area(np.asarray(hits, np.bool_)[order], total)
 
 
-def _hits(found: Array, true: Array) -> list[bool]:
+def _hits(boxes: Array, true: Array) -> list[bool]:
     """Returns for each detection, best first, whether it takes a free true box."""
-    shared, needed, free = overlaps(found, true), required_overlap(true), np.ones(len(true), np.bool_)
+    shared, needed, free = overlaps(boxes, true), required_overlap(true), np.ones(len(true), np.bool_)
     hits: list[bool] = []
     for row in shared:
         fits = free & (row >= needed)
@@ -110,7 +110,7 @@ def coco_precision(predictions: Mapping[int, Prediction], truths: Mapping[int, T
         for sample, truth in truths.items()
         for label, box in zip(truth.labels, box_array(truth.boxes), strict=True)
     ]  # fmt: skip
-    found = [
+    detections = [
         {"image_id": sample, "category_id": label, "bbox": _coco_box(box), "score": score}
         for sample, one in predictions.items()
         for label, box, score in zip(one.labels, box_array(one.boxes), one.scores, strict=True)
@@ -125,9 +125,9 @@ def coco_precision(predictions: Mapping[int, Prediction], truths: Mapping[int, T
             "annotations": [{**each, "id": number} for number, each in enumerate(true, 1)],
         }
         base.createIndex()
-        if not found:
+        if not detections:
             return 0.0, 0.0
-        run = evaluation(base, base.loadRes(found), "bbox")
+        run = evaluation(base, base.loadRes(detections), "bbox")
         run.evaluate()
         run.accumulate()
         run.summarize()

@@ -60,12 +60,12 @@ def run_task(
         })  # fmt: skip
         by_name = {form.name: form for form in forms}
         run = TaskRun(by_name, columns, reader, pool, files, kept, settings, tell, model)
-        found = run.run()
+        result = run.run()
         if reader.facts.images:
-            found.note(pixels.words)
-        FlipSearch(run, found, tensors).search()
-        kept.end(found.flips, found.near_ties, found.seconds)
-    return found
+            result.note(pixels.words)
+        FlipSearch(run, result, tensors).search()
+        kept.end(result.flips, result.near_ties, result.seconds)
+    return result
 
 
 def _columns(forms: Sequence[ModelForm], platforms: Sequence[PlatformName], files: OwnPathClient) -> list[ComparedForm]:
@@ -111,5 +111,5 @@ def _files(root: Path) -> list[Path]:
     """The files of a folder and below it in order, or the file itself."""
     if root.is_file():
         return [root]
-    found = [Path(folder, name) for folder, _, names in os.walk(root, followlinks=True) for name in names]
-    return sorted(file for file in found if file.is_file())
+    files = [Path(folder, name) for folder, _, names in os.walk(root, followlinks=True) for name in names]
+    return sorted(file for file in files if file.is_file())

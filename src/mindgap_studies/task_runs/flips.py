@@ -122,40 +122,40 @@ class FlipSearch:
 
     def search(self) -> None:
         """Fills in flips, near ties and pictures of the result."""
-        found = self.found
-        live = [c for c in found.columns if c not in found.failures and c != found.reference]
+        result = self.found
+        live = [c for c in result.columns if c not in result.failures and c != result.reference]
         for column in live:
             if narrow := narrow_arithmetic(self.run.pool.describe(parse(column.platform)), self.run.forms[column.form]):
-                found.precision[column] = narrow.computed
-                found.note(f"{column.name}: {narrow.words}")
-        flips = [(column, flip) for column in live for flip in flips_of(found, column)]
+                result.precision[column] = narrow.computed
+                result.note(f"{column.name}: {narrow.words}")
+        flips = [(column, flip) for column in live for flip in flips_of(result, column)]
         judged: dict[int, Flip] = {}
         # By batch, then by form: each is read and evaluated once.
         for place in sorted(range(len(flips)), key=lambda n: (self._start(flips[n][1].sample), flips[n][0].form)):
             judged[place] = self._judged(*flips[place])
         self._look_for_origins([column for column, _ in flips], judged)
-        found.flips += [judged[place] for place in range(len(flips))]
-        for column in found.columns:
-            if count := found.not_finite(column):
-                found.note(f"{column.name}: outputs of {count} samples have NaN or infinities; they count as wrong")
+        result.flips += [judged[place] for place in range(len(flips))]
+        for column in result.columns:
+            if count := result.not_finite(column):
+                result.note(f"{column.name}: outputs of {count} samples have NaN or infinities; they count as wrong")
         self._look_for_near_ties()
         self._take_pictures()
 
     def _judged(self, column: ComparedForm, flip: Flip) -> Flip:
         """Whether rounding of the form's own graph explains it, in comparison with the same form on the reference."""
-        found, home = self.found, self.found.on_reference(column.form)
+        result, home = self.found, self.found.on_reference(column.form)
         before, graphs = flip.before, column.way == home.way == "graph"
         if column.form:
-            there = found.predictions[home].get(flip.sample)
+            there = result.predictions[home].get(flip.sample)
             if there is None:
                 return replace(flip, note=f"{home.name} did not run: whether the form itself gives it is not known")
             if home == column or self._same_answer(there, column, flip):
                 return replace(flip, verdict="other form")
-            if found.task != "detection":
+            if result.task != "detection":
                 before = there.labels[flip.position]
-        if found.task == "detection":
-            mine = found.predictions[column][flip.sample].finite
-            right = found.predictions[home][flip.sample].finite
+        if result.task == "detection":
+            mine = result.predictions[column][flip.sample].finite
+            right = result.predictions[home][flip.sample].finite
         else:
             mine, right = flip.after != NOT_FINITE, before != NOT_FINITE
         if not (mine and right):
@@ -169,7 +169,7 @@ class FlipSearch:
             return flip
         if isinstance(exact, ExactDetections):
             return self._judged_detection(column, home, flip, exact, batch)
-        place = (batch.places[flip.sample], *([flip.position] if found.task == "language" else []))
+        place = (batch.places[flip.sample], *([flip.position] if result.task == "language" else []))
         margin, limit = exact.between(place, before, flip.after)
         if margin > limit and not graphs:
             note = "the file that ran and the form's graph differ beyond rounding; which of them errs is not known"
@@ -256,11 +256,11 @@ class FlipSearch:
             self.found.pictures[sample] = picture_of(batch.inputs[0][batch.places[sample]])
 
     def _look_for_near_ties(self) -> None:
-        found, near = self.found, self.run.settings.near
+        result, near = self.found, self.run.settings.near
         if not near:
             return
         for form in self.run.forms.values():
-            held = {n: one for n, one in found.predictions[found.on_reference(form.name)].items() if one.finite}
+            held = {n: one for n, one in result.predictions[result.on_reference(form.name)].items() if one.finite}
             smallest = sorted(held, key=lambda sample: _nearness(held[sample]))[:near]
             # Evaluated in the order of the dataset: one that is streamed begins again at each step back.
             by_sample = {
@@ -272,9 +272,9 @@ class FlipSearch:
                 for sample, place, exact in self._near(form, sorted(smallest))
             }
             ties = [by_sample[sample] for sample in smallest if sample in by_sample]
-            found.near_ties += ties
+            result.near_ties += ties
             if ties and len(smallest) < len(held) and all(tie.in_danger for tie in ties[-max(1, len(ties) // 8) :]):
-                found.note(
+                result.note(
                     f"{form.name or 'the model'}: the last of the {len(smallest)} samples of smallest margin are in "
                     "danger too: there may be more (--near N looks at more)"
                 )
@@ -378,7 +378,7 @@ class FlipSearch:
 
     def _runs_as_before(self, batch: _Batch, truths: Sequence[Truth]) -> bool:
         """Whether the reference gives on a batch what the store has of it: that has no digest of the inputs."""
-        run, found = self.run, self.found
-        runner = ColumnRunner(run.forms[""], found.reference, run.pool, run.files, run.settings.deadline_s)
+        run, result = self.run, self.found
+        runner = ColumnRunner(run.forms[""], result.reference, run.pool, run.files, run.settings.deadline_s)
         outputs = runner.outputs(batch.inputs)
-        return not any(moved(found, outputs, truth, batch.places[truth.sample]) for truth in truths)
+        return not any(moved(result, outputs, truth, batch.places[truth.sample]) for truth in truths)

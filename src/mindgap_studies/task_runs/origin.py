@@ -34,13 +34,13 @@ def operator_origin(
 
     Raises `MindgapError` where a platform shows nothing.
     """
-    found = trace_values(form.graph, platform, reference, _fed(form, inputs, execute), ProbeLimits(12, deadline_s))
-    if found.first is None:
-        where = "no value inside differs" if found.diverged else "the traced run gives equal bits"
+    traced = trace_values(form.graph, platform, reference, _fed(form, inputs, execute), ProbeLimits(12, deadline_s))
+    if traced.first is None:
+        where = "no value inside differs" if traced.diverged else "the traced run gives equal bits"
         return "", where
-    ops = sorted({form.graph.nodes[node].op for node in found.culprit}) or [found.values[found.first].op]
-    place = found.values[found.first].label
-    growing = [value for value in found.values if value.rate is not None and value.mad]
+    ops = sorted({form.graph.nodes[node].op for node in traced.culprit}) or [traced.values[traced.first].op]
+    place = traced.values[traced.first].label
+    growing = [value for value in traced.values if value.rate is not None and value.mad]
     note = ""
     if growing:
         most = max(growing, key=lambda value: value.rate or 0.0)
@@ -125,13 +125,13 @@ def _label(form: ModelForm, node: int) -> str:
 
 def _by_module(form: ModelForm, traced: Sequence[tuple[int, Array]]) -> _Named:
     """The last value that each module makes, by its path."""
-    found: _Named = {}
+    named_values: _Named = {}
     for node, value in traced:
         path = _label(form, node).partition(" (")[0]
         if path and ".py:" not in path:
-            found.pop(path, None)
-            found[path] = path, value
-    return found
+            named_values.pop(path, None)
+            named_values[path] = path, value
+    return named_values
 
 
 def _by_call(form: ModelForm, traced: Sequence[tuple[int, Array]]) -> _Named:
@@ -140,27 +140,27 @@ def _by_call(form: ModelForm, traced: Sequence[tuple[int, Array]]) -> _Named:
     A file's nodes have these names (`node_conv2d`), and so has what a quantiser puts behind a value
     (`conv2d_DequantizeLinear`), which then stands for it. Of a model, calls of an operator are counted.
     """
-    found: _Named = {}
+    named_values: _Named = {}
     calls: Counter[str] = Counter()
     for node, value in traced:
         label, op = _label(form, node), form.graph.nodes[node].op
         if named := _EXPORTED.fullmatch(label):
-            found[named["node"] or named["value"]] = label, value
+            named_values[named["node"] or named["value"]] = label, value
             continue
         function = op.split(".")[1] if op.count(".") else op
         count = calls[function]
         calls[function] += 1
-        found[f"{function}_{count}" if count else function] = f"{op} ({label})" if label else op, value
-    return found
+        named_values[f"{function}_{count}" if count else function] = f"{op} ({label})" if label else op, value
+    return named_values
 
 
 def _values(graph: Graph, values: Sequence[Array | None]) -> list[tuple[int, Array]]:
     """Nodes and their first values that are arrays. `values`: by output slot of nodes, in order."""
-    found: list[tuple[int, Array]] = []
+    pairs: list[tuple[int, Array]] = []
     slot = 0
     for number, node in enumerate(graph.nodes):
         value = values[slot] if slot < len(values) else None
         if value is not None and value.size:
-            found.append((number, value))
+            pairs.append((number, value))
         slot += len(node.outputs)
-    return found
+    return pairs

@@ -85,15 +85,15 @@ def portability(
     return Exit.WRONG_USE if refused and status == Exit.NOTHING_FOUND else status
 
 
-def status_of_uses(scanned: CodeScan, found: Sequence[FunctionUse]) -> Exit:
+def status_of_uses(scanned: CodeScan, uses: Sequence[FunctionUse]) -> Exit:
     """Returns the exit status: findings outweigh files that do not parse, and platforms of which nothing is known."""
-    if any(each.stops for each in found):
+    if any(each.stops for each in uses):
         return Exit.FINDINGS
-    known = {name for each in found for name, ported in each.platforms.items() if ported.word != "not known"}
-    silent = [name for name in (found[0].platforms if found else ()) if name not in known]
+    known = {name for each in uses for name, ported in each.platforms.items() if ported.word != "not known"}
+    silent = [name for name in (uses[0].platforms if uses else ()) if name not in known]
     for name in silent:
         complain(f"NOTHING IS KNOWN OF {name}: no sample of any function was compared")
-    return Exit.WRONG_USE if silent or scanned.unreadable or not found else Exit.NOTHING_FOUND
+    return Exit.WRONG_USE if silent or scanned.unreadable or not uses else Exit.NOTHING_FOUND
 
 
 def _ported(
@@ -110,8 +110,8 @@ def _ported(
     scanned = scan(path, _is_method)
     sources: dict[str, Sequence[str]] = {}
     for full in scanned.uses:
-        if found := sources_of(full, *_options(full, scanned)):
-            sources[full] = found
+        if calls := sources_of(full, *_options(full, scanned)):
+            sources[full] = calls
     if not sources and not programs:
         raise MindgapError(f"{path}: {scanned.files} files call no function of PyTorch that has samples to try")
     #: By the name of a model, whose sample two names of one function may share (`torch.tanh`, `torch.Tensor.tanh`).
@@ -198,7 +198,7 @@ def _captured(
 
 
 def _object(
-    scanned: CodeScan, found: Sequence[FunctionUse], unknown: Sequence[str], left_out: Mapping[str, Sequence[LeftOut]]
+    scanned: CodeScan, uses: Sequence[FunctionUse], unknown: Sequence[str], left_out: Mapping[str, Sequence[LeftOut]]
 ) -> dict[str, Any]:
     return {
         "files": scanned.files,
@@ -206,7 +206,7 @@ def _object(
         "functions": [
             {"function": each.function, "places": [*map(str, each.places)],
              "platforms": {name: dataclasses.asdict(ported) for name, ported in each.platforms.items()}}
-            for each in found
+            for each in uses
         ],
         "not_tried": {name: [str(place) for place in scanned.uses[name]] for name in unknown},
         "left_out": [
@@ -218,14 +218,14 @@ def _object(
 
 
 def _page(
-    scanned: CodeScan, found: Sequence[FunctionUse], unknown: Sequence[str],
+    scanned: CodeScan, uses: Sequence[FunctionUse], unknown: Sequence[str],
     left_out: Mapping[str, Sequence[LeftOut]], every: bool,
 ) -> StudyPage:  # fmt: skip
     from mindgap_surveys.report.study_page import Section, StudyPage, Text
     from mindgap_surveys.support.portability import WORDS
 
-    names = list(found[0].platforms)
-    shown = [each for each in found if every or each.stops]
+    names = list(uses[0].platforms)
+    shown = [each for each in uses if every or each.stops]
     rows = ((each.function, _lines(each.places), *map(_cell, each.platforms.values())) for each in shown)
     reasons = (
         (each.function, name, ported.reason, ported.sample)
@@ -243,9 +243,9 @@ def _page(
     sections = [Section(table.title, table.title, (table,)) for table in tables if table.rows]
     totals: list[Text] = []
     for name in names:
-        words = [each.platforms[name].word for each in found]
+        words = [each.platforms[name].word for each in uses]
         counts = ", ".join(f"{word}: {words.count(word)}" for word in WORDS if word in words)
-        totals.append(Text(f"{name}, of {len(found)} functions: {counts}"))
+        totals.append(Text(f"{name}, of {len(uses)} functions: {counts}"))
     left = f"; {len(unknown)} other names of PyTorch are called, which have no samples to try" if unknown else ""
     totals.append(Text(f"{scanned.files} file{'s' if scanned.files != 1 else ''}{left}"))
     return StudyPage("What the code uses of PyTorch", tuple(totals), tuple(sections))

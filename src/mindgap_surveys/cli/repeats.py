@@ -50,11 +50,11 @@ class _Share:
     high: float
 
 
-def _shares(found: Sequence[OperatorRepeats]) -> list[_Share]:
+def _shares(operators: Sequence[OperatorRepeats]) -> list[_Share]:
     """The probability of each result, the most frequent of an operator first."""
     return [
         _Share(one.operator, str(one.platform), option, count, *each.share(place))
-        for one in found
+        for one in operators
         for option, each in (("", one.default), ("deterministic=on", one.switched))
         if each is not None
         for place, count in enumerate(sorted(each.counts.values(), reverse=True))
@@ -136,21 +136,21 @@ def repeats(
     return status
 
 
-def _processor_time(found: Sequence[OperatorRepeats]) -> list[str]:
+def _processor_time(repeats: Sequence[OperatorRepeats]) -> list[str]:
     """A line for each platform: runs and processor seconds, those with the option included."""
     lines: list[str] = []
-    for name in dict.fromkeys(one.platform for one in found):
+    for name in dict.fromkeys(one.platform for one in repeats):
         results = [
-            each for one in found if one.platform == name for each in (one.default, one.switched) if each is not None
+            each for one in repeats if one.platform == name for each in (one.default, one.switched) if each is not None
         ]
         seconds, runs = sum(each.cpu_s for each in results), sum(each.runs for each in results)
         lines.append(f"{name}: {runs:,} runs with the option and without, {seconds:.0f} s of processor time")
     return lines
 
 
-def _rows(found: OperatorRepeats) -> list[AnswerRow]:
+def _rows(measured: OperatorRepeats) -> list[AnswerRow]:
     rows: list[AnswerRow] = []
-    for label, each in (("default", found.default), ("deterministic=on", found.switched)):
+    for label, each in (("default", measured.default), ("deterministic=on", measured.switched)):
         if each is None:
             continue
         numbers: dict[str, float] = {"runs": each.runs, "distinct": each.distinct, "processor seconds": each.cpu_s}
@@ -164,34 +164,34 @@ def _rows(found: OperatorRepeats) -> list[AnswerRow]:
         elif each.reason and each.distinct == 1:
             verdict, state = "stopped", "unknown"
         rows.append(
-            AnswerRow(found.operator, str(found.platform), "repeats", label, verdict, state, each.reason, numbers)
+            AnswerRow(measured.operator, str(measured.platform), "repeats", label, verdict, state, each.reason, numbers)
         )
     return rows
 
 
-def _cells(found: OperatorRepeats) -> tuple[str, ...]:
-    runs, distinct, probability = "", "", f"not run: {found.default.reason[:100]}"
-    if found.default.runs:
-        share, low, high = found.default.share()
-        stopped = f", then stopped: {found.default.reason[:100]}" if found.default.reason else ""
-        runs, distinct = f"{found.default.runs:,}", str(found.default.distinct)
+def _cells(measured: OperatorRepeats) -> tuple[str, ...]:
+    runs, distinct, probability = "", "", f"not run: {measured.default.reason[:100]}"
+    if measured.default.runs:
+        share, low, high = measured.default.share()
+        stopped = f", then stopped: {measured.default.reason[:100]}" if measured.default.reason else ""
+        runs, distinct = f"{measured.default.runs:,}", str(measured.default.distinct)
         probability = f"{share:.4f} ({low:.4f} to {high:.4f}){stopped}"
-    effect = _EFFECTS[found.effect]
-    if found.effect == "fails" and found.switched is not None:
-        effect += f": {found.switched.distinct} of {found.switched.runs:,}"
-    return found.operator, found.listed, str(found.platform), runs, distinct, probability, effect
+    effect = _EFFECTS[measured.effect]
+    if measured.effect == "fails" and measured.switched is not None:
+        effect += f": {measured.switched.distinct} of {measured.switched.runs:,}"
+    return measured.operator, measured.listed, str(measured.platform), runs, distinct, probability, effect
 
 
-def _tables(found: Sequence[OperatorRepeats]) -> list[StudyTable]:
-    several = {(one.operator, str(one.platform)) for one in found if one.default.distinct > 1}
-    frequent = [one for one in _shares(found) if (one.operator, one.platform) in several and one.count > 1]
+def _tables(operators: Sequence[OperatorRepeats]) -> list[StudyTable]:
+    several = {(one.operator, str(one.platform)) for one in operators if one.default.distinct > 1}
+    frequent = [one for one in _shares(operators) if (one.operator, one.platform) in several and one.count > 1]
     rows = (
         (one.operator, one.platform, one.option, f"{one.count:,}",
          f"{one.probability:.4f} ({one.low:.4f} to {one.high:.4f})")
         for one in frequent
     )  # fmt: skip
     return [
-        made("", "All operators", _COLUMNS, map(_cells, found),
+        made("", "All operators", _COLUMNS, map(_cells, operators),
              "PyTorch's list: switched: deterministic with the switch, on some device; refused: an error with it."),
         made("", "Results of operators that give several", "operator platform option times probability", rows,
              "Results that came more than once, the most frequent first."),

@@ -80,7 +80,7 @@ class Summary:
         return policy_of(self.culprit)
 
 
-def write_finding(out: Path, found: ReducedFinding, seen: str = "", tensors: TensorStore | None = None) -> Summary:
+def write_finding(out: Path, finding: ReducedFinding, seen: str = "", tensors: TensorStore | None = None) -> Summary:
     """Writes NAME.py, .md, .graph, .json, .evidence.json into `out`; NAME.mindgap in place of NAME.py where there is no
     short script; where there are such graphs, also NAME.passing.graph and NAME.natural.graph, a graph of ordinary size
     that shows the finding.
@@ -88,7 +88,7 @@ def write_finding(out: Path, found: ReducedFinding, seen: str = "", tensors: Ten
     The directory is made. `seen`: how often and where the finding was met, for the report. `tensors`: of the graph, by
     default the user's store. Raises `MindgapError` where the directory cannot be written.
     """
-    row, reduction, made = found.row, found.reduction, found.reproducer
+    row, reduction, made = finding.row, finding.reduction, finding.reproducer
     graph = reduction.graph
     packets = "-".join(dict.fromkeys(node.op.split(".")[1] for node in graph.nodes[:3]))
     name = re.sub(r"[^\w.-]+", "_", f"{row.model}-{row.platform}-{packets}-{digest(graph)[:6]}")
@@ -102,7 +102,7 @@ def write_finding(out: Path, found: ReducedFinding, seen: str = "", tensors: Ten
         operators=tuple(node.op for node in graph.nodes),
         dtypes=tuple(sorted({given.spec.dtype for given in graph.inputs})),
         signature=signature_of(row),
-        nodes=len(found.before.nodes),
+        nodes=len(finding.before.nodes),
         checks=reduction.checks,
         seconds=round(reduction.seconds, 2),
         complete=reduction.complete,
@@ -112,17 +112,17 @@ def write_finding(out: Path, found: ReducedFinding, seen: str = "", tensors: Ten
         status=row.status,
         culprit=row.culprit.op if row.culprit is not None else "",
         origin=row.culprit.label if row.culprit is not None else "",
-        special_inputs=found.special_inputs,
+        special_inputs=finding.special_inputs,
         internal=_only_internal(graph),
         relative=_relative(row),
-        stage=found.stage.stage,
-        stage_evidence=found.stage.evidence,
+        stage=finding.stage.stage,
+        stage_evidence=finding.stage.evidence,
         runs=made.runs,
-        refused=found.refused,
-        condition=found.condition.phrase,
-        right_for=found.condition.right_for,
+        refused=finding.refused,
+        condition=finding.condition.phrase,
+        right_for=finding.condition.right_for,
         command=command,
-        remedy=found.stage.remedy,
+        remedy=finding.stage.remedy,
     )
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -130,14 +130,14 @@ def write_finding(out: Path, found: ReducedFinding, seen: str = "", tensors: Ten
             Path(out, script).write_text(made.text)
         else:
             write_case(Path(out, script), name, graph, tensors)
-        Path(out, f"{name}.md").write_text(report(graph, row, made, found.stage, seen, command))
+        Path(out, f"{name}.md").write_text(report(graph, row, made, finding.stage, seen, command))
         Path(out, f"{name}.json").write_text(json.dumps(asdict(summary), indent=1) + "\n")
-        evidence_file(out, summary.script).write_text(evidence_text(evidence_of(found)), encoding="utf-8")
+        evidence_file(out, summary.script).write_text(evidence_text(evidence_of(finding)), encoding="utf-8")
         save(graph, Path(out, f"{name}.graph"))
         if reduction.passing is not None:
             save(reduction.passing, Path(out, f"{name}.passing.graph"))
-        if found.condition.natural is not None:
-            save(found.condition.natural, Path(out, f"{name}.natural.graph"))
+        if finding.condition.natural is not None:
+            save(finding.condition.natural, Path(out, f"{name}.natural.graph"))
     except OSError as error:
         raise MindgapError(f"{out}: cannot be written: {error}") from None
     return summary

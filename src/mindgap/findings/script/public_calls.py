@@ -173,9 +173,9 @@ class Call:
             and not form.attribute
         )
 
-    def _public(self, form: Form, wanted: _Trace, found: _Trace, slots: tuple[int, ...]) -> PublicCall:
+    def _public(self, form: Form, wanted: _Trace, trace: _Trace, slots: tuple[int, ...]) -> PublicCall:
         return PublicCall(
-            form.name, form.places, form.positional, form.keywords, slots, found.many, form.subscript,
+            form.name, form.places, form.positional, form.keywords, slots, trace.many, form.subscript,
             form.attribute, self._functional(wanted),
         )  # fmt: skip
 
@@ -230,12 +230,12 @@ class Call:
     def _random(self) -> bool:
         return traits(self.node.op).random
 
-    def _slots(self, wanted: _Trace, found: _Trace) -> tuple[int, ...] | None:
+    def _slots(self, wanted: _Trace, trace: _Trace) -> tuple[int, ...] | None:
         """Returns the node's slot of each result of the candidate; None where a result that is read is missing."""
         loose = traits(self.node.op).returns_uninitialised
         slots: list[int] = []
         nearest = 0
-        for result in found.results:
+        for result in trace.results:
             place = next(
                 (at for at in range(nearest, len(wanted.results)) if _equal(wanted.results[at], result, loose)), -1
             )
@@ -243,14 +243,14 @@ class Call:
             nearest = place + 1 if place >= 0 else nearest
         return tuple(slots) if self.slots_read <= set(slots) else None
 
-    def _agrees(self, form: Form, wanted: _Trace, found: _Trace, slots: tuple[int, ...]) -> bool:
+    def _agrees(self, form: Form, wanted: _Trace, trace: _Trace, slots: tuple[int, ...]) -> bool:
         """Returns whether a candidate makes the node's call. Where it calls an operator that stands for the node's, it
         must also agree on other values: of zeros, many functions give the same."""
-        if found.after != wanted.after and not packet_of(self.node.op).endswith("_functional"):
+        if trace.after != wanted.after and not packet_of(self.node.op).endswith("_functional"):
             return False
-        if found.calls == wanted.calls:
+        if trace.calls == wanted.calls:
             return True
-        if found.kinds != wanted.kinds:
+        if trace.kinds != wanted.kinds:
             return False
         others = _other_values(self.values)
         theirs, (mine, _) = self._traced(self._plain(), others), self._tried(form, others)
@@ -348,11 +348,11 @@ def _seeded() -> Generator[None]:
         yield
 
 
-def _equal(wanted: Any, found: Any, loose: bool) -> bool:
+def _equal(wanted: Any, given: Any, loose: bool) -> bool:
     """Returns whether two results have the same dtype and shape, and, unless `loose`, the same bits."""
-    if wanted is None or found is None:
-        return wanted is found
-    return wanted[:2] == found[:2] if loose else wanted == found
+    if wanted is None or given is None:
+        return wanted is given
+    return wanted[:2] == given[:2] if loose else wanted == given
 
 
 def content_key(value: Any) -> Any:

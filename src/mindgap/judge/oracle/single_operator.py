@@ -62,16 +62,16 @@ class LocalExpectation:
             return self._without_ties(slot, got, verdict, verdict.bad)
         return verdict
 
-    def _otherwise_rounded(self, slot: int, got: torch.Tensor, found: Examined) -> Examined:
+    def _otherwise_rounded(self, slot: int, got: torch.Tensor, examined: Examined) -> Examined:
         """The examination with scalars rounded in each way in turn; an element is bad where it is bad in all."""
         for dtypes in islice(roundings(self.scalars), 1, None):
             rounded_first = _with_scalars(self.oracle, self.node, self.scalars, dtypes)
             if rounded_first is None:
                 continue
-            found = _either(found, rounded_first._examine(slot, got), dtypes)
-            if not _suspicious(found):
+            examined = _either(examined, rounded_first._examine(slot, got), dtypes)
+            if not _suspicious(examined):
                 break
-        return found
+        return examined
 
     def _impossible(self, slot: int, got: torch.Tensor) -> torch.Tensor | None:
         """The elements that are written more than once and hold none of the values written; None without any."""

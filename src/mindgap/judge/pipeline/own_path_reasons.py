@@ -79,8 +79,8 @@ def draws(graph: Graph) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_drawn_at(match) for label in labels if (match := _PLACE.search(label))))
 
 
-def _drawn_at(found: re.Match[str]) -> str:
-    return f"{found['line']} ({found['operator']})" if found["operator"] else found["line"]
+def _drawn_at(match: re.Match[str]) -> str:
+    return f"{match['line']} ({match['operator']})" if match["operator"] else match["line"]
 
 
 def _is_inside(path: str, module: str) -> bool:
@@ -113,29 +113,29 @@ def submodule_culprit(path: str, line: str) -> SubmoduleCulprit:
     return SubmoduleCulprit(path, f"{path} ({line})" if path and line else path or line)
 
 
-def where_words(found: Located, run: OwnRun) -> str:
+def where_words(located: Located, run: OwnRun) -> str:
     """Returns the detail of the submodule and the step at fault."""
-    if found.changes is not None:
-        return changes_words(found.changes)
-    where = f"; submodule {found.path} ({found.kind}) does it by itself" if found.path else ""
-    where += "" if found.complete else "; its submodules were not all tried"
+    if located.changes is not None:
+        return changes_words(located.changes)
+    where = f"; submodule {located.path} ({located.kind}) does it by itself" if located.path else ""
+    where += "" if located.complete else "; its submodules were not all tried"
     # A branch of the program's own explains more than the step of the export that takes it.
-    return f"{where}; {found.step}" if found.step and not asked_inside(run, found.path) else where
+    return f"{where}; {located.step}" if located.step and not asked_inside(run, located.path) else where
 
 
-def advice_of(found: Located, run: OwnRun) -> str:
+def advice_of(located: Located, run: OwnRun) -> str:
     """Returns what to do about a file that is not of its program, and about a wrong declaration; else empty."""
-    if found.changes is not None and changes_words(found.changes):
+    if located.changes is not None and changes_words(located.changes):
         return _OLD_FILE
-    return _DECLARED if found.declared and not run.operator else ""
+    return _DECLARED if located.declared and not run.operator else ""
 
 
-def weaknesses_of(found: Located) -> tuple[Weakness, ...]:
+def weaknesses_of(located: Located) -> tuple[Weakness, ...]:
     """Returns what could not be examined of a program whose own export is at fault."""
-    unchecked = Weakness(-1, "custom operators", "declarations", f"they could not be checked: {found.unchecked}")
-    reason = found.changes.reason if found.changes is not None else ""
+    unchecked = Weakness(-1, "custom operators", "declarations", f"they could not be checked: {located.unchecked}")
+    reason = located.changes.reason if located.changes is not None else ""
     unread = Weakness(-1, "the ready-made file", "old file", f"it was not compared with the program: {reason}")
-    return (unchecked,) * bool(found.unchecked) + (unread,) * bool(reason)
+    return (unchecked,) * bool(located.unchecked) + (unread,) * bool(reason)
 
 
 def changes_words(changes: FileChanges) -> str:

@@ -58,24 +58,24 @@ class Judgement:
     decisions: tuple[OtherDecision, ...] = ()
 
 
-def at_places(found: Judgement, places: str) -> Judgement:
+def at_places(judgement: Judgement, places: str) -> Judgement:
     """The judgement of a finding, with its places. `places`: empty where that is not known."""
     if not places:
-        return found
-    first, *more = found.faults or (None,)
+        return judgement
+    first, *more = judgement.faults or (None,)
     if first is None:
-        return replace(found, detail=f"{found.detail}; {places}")
+        return replace(judgement, detail=f"{judgement.detail}; {places}")
     detail = f"{first.fault.detail}; {places}"
-    return replace(found, detail=detail, faults=(replace(first, fault=replace(first.fault, detail=detail)), *more))
+    return replace(judgement, detail=detail, faults=(replace(first, fault=replace(first.fault, detail=detail)), *more))
 
 
 def near_culprit(
-    graph: Graph, found: Judgement, value: Callable[[int], ValueDifference | None] = lambda node: None
+    graph: Graph, judgement: Judgement, value: Callable[[int], ValueDifference | None] = lambda node: None
 ) -> tuple[DrawnNode, ...]:
     """The nodes of the captured graph near the culprit of a judgement. `value`: a node's result on both sides."""
-    nodes = found.faults[0].fault.nodes if found.faults else ()
-    named = named_role(found.culprit, found.verdict, nodes)
+    nodes = judgement.faults[0].fault.nodes if judgement.faults else ()
+    named = named_role(judgement.culprit, judgement.verdict, nodes)
     near = around(graph, [*named][:1]) if named else []
-    roles = {**{node: role for node, _, role in found.nodes}, **named}
+    roles = {**{node: role for node, _, role in judgement.nodes}, **named}
     values = {node: seen for node in near if (seen := value(node)) is not None}
     return drawn_nodes(graph, roles, near, values)

@@ -120,7 +120,7 @@ def other_decisions(
 
 
 def with_path(
-    found: Judgement, oracle: Oracle, labels: Labels, examined: Sequence[Examined], ours: Sequence[Array],
+    judgement: Judgement, oracle: Oracle, labels: Labels, examined: Sequence[Examined], ours: Sequence[Array],
     words: Sequence[Verdict],
 ) -> Judgement:  # fmt: skip
     """Returns the judgement with what `ours` decides otherwise, and with the verdict of each step of a loop.
@@ -129,22 +129,22 @@ def with_path(
     output.
     """
     others = other_decisions(oracle, labels.decisions, examined, ours) if labels.decisions else ()
-    return with_steps(with_decisions(found, others), labels.outputs, words)
+    return with_steps(with_decisions(judgement, others), labels.outputs, words)
 
 
-def with_decisions(found: Judgement, others: tuple[OtherDecision, ...]) -> Judgement:
+def with_decisions(judgement: Judgement, others: tuple[OtherDecision, ...]) -> Judgement:
     """Returns the judgement with these decisions. One that rounding does not make stands in front of the text on
     the first fault."""
     firm = next((each for each in others if each.stable and each.came != each.taken), None)
-    if firm is None or not found.faults:
-        return replace(found, decisions=others)
-    first, *more = found.faults
+    if firm is None or not judgement.faults:
+        return replace(judgement, decisions=others)
+    first, *more = judgement.faults
     detail = f"{other_decision(firm)}: {first.fault.detail}"
     first = replace(first, fault=replace(first.fault, detail=detail))
-    return replace(found, decisions=others, detail=detail, faults=(first, *more))
+    return replace(judgement, decisions=others, detail=detail, faults=(first, *more))
 
 
-def with_steps(found: Judgement, names: Sequence[str], words: Sequence[Verdict]) -> Judgement:
+def with_steps(judgement: Judgement, names: Sequence[str], words: Sequence[Verdict]) -> Judgement:
     """Returns the judgement with the verdict of each step of a loop at the end of its detail.
 
     `names`, `words`: of the outputs, `steps.0.logits`. The judgement itself where they are of no loop.
@@ -154,14 +154,14 @@ def with_steps(found: Judgement, names: Sequence[str], words: Sequence[Verdict])
         if (parts := name.split("."))[0] == "steps" and len(parts) == 3:
             steps.setdefault(int(parts[1]) + 1, []).append(word)
     if not steps:
-        return found
+        return judgement
     worst = [(step, min(each, key=_SEVERITY.index)) for step, each in steps.items()]
     notes: list[str] = []
     for word, group in groupby(worst, key=lambda each: each[1]):
         numbers = [step for step, _ in group]
         span = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
         notes.append(f"{span} {word.replace('_', ' ')}")
-    return replace(found, detail=f"{found.detail}; by step: {', '.join(notes)}")
+    return replace(judgement, detail=f"{judgement.detail}; by step: {', '.join(notes)}")
 
 
 _SEVERITY: Final = (*FINDINGS, "undefined", "internal", "ill_conditioned", "rounding", "identical")

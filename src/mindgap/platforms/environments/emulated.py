@@ -130,26 +130,26 @@ def known_arithmetic(where: Environment) -> list[ArithmeticResult]:
         return []
 
 
-def wrong_arithmetic(found: Sequence[ArithmeticResult]) -> list[str]:
+def wrong_arithmetic(results: Sequence[ArithmeticResult]) -> list[str]:
     """One line for each operation that is not exact: findings that rest on it may be the emulator's."""
     return [
         f"NOT EXACT under the emulator: {each.operation}, {each.wrong} of {each.values} values: {each.example}; a "
         "finding there may be the emulator's"
-        for each in found
+        for each in results
         if each.wrong
     ]
 
 
-def arithmetic_words(found: Sequence[ArithmeticResult]) -> str:
+def arithmetic_words(results: Sequence[ArithmeticResult]) -> str:
     """The check in one line: `arithmetic checked: 31 of 31 exact on 1,048,576 values each`."""
-    if not found:
+    if not results:
         return "arithmetic not checked"
     wrong, missing = (
-        [each.operation for each in found if each.wrong],
-        [each.operation for each in found if each.missing],
+        [each.operation for each in results if each.wrong],
+        [each.operation for each in results if each.missing],
     )
-    exact = len(found) - len(wrong) - len(missing)
-    ran, values = len(found) - len(missing), max(each.values for each in found)
+    exact = len(results) - len(wrong) - len(missing)
+    ran, values = len(results) - len(missing), max(each.values for each in results)
     parts = [f"arithmetic checked: {exact} of {ran} exact on {values:,} values each"]
     parts += [f"NOT exact: {', '.join(wrong)}"] if wrong else []
     parts += [f"not run: {', '.join(missing)}"] if missing else []

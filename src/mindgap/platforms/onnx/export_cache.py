@@ -60,19 +60,19 @@ def _key(graph: Graph, inputs: Sequence[Array], opset: int) -> str:
     return hashed.hexdigest() + ".export"
 
 
-def _encode(found: _Found) -> bytes:
+def _encode(export: _Found) -> bytes:
     header: dict[str, Any]
-    match found:
+    match export:
         case Unsupported():
-            header, model = {"refused": [found.op, found.why, found.also]}, b""
+            header, model = {"refused": [export.op, export.why, export.also]}, b""
         case CompileFailure():
-            header, model = {"failed": [str(found), found.op]}, b""
+            header, model = {"failed": [str(export), export.op]}, b""
         case Exported():
             header = {
-                "inputs": found.inputs, "fed": found.fed, "outputs": found.outputs, "origin": dict(found.origin),
-                "facts": found.facts,
+                "inputs": export.inputs, "fed": export.fed, "outputs": export.outputs, "origin": dict(export.origin),
+                "facts": export.facts,
             }  # fmt: skip
-            model = found.model
+            model = export.model
     return json.dumps(header).encode() + b"\n" + model
 
 
@@ -97,11 +97,11 @@ def _read(file: Path) -> _Found | None:
         return None
 
 
-def _write(file: Path, found: _Found) -> None:
+def _write(file: Path, export: _Found) -> None:
     """Writes a file. If the directory is full or gone, the other workers export for themselves."""
     temporary = file.with_name(f"{file.name}.{os.getpid()}")
     with suppress(OSError):
-        temporary.write_bytes(_encode(found))
+        temporary.write_bytes(_encode(export))
         temporary.replace(file)
         written = [entry for entry in os.scandir(file.parent) if entry.name.endswith(".export")]
         if len(written) > _MOST_FILES:

@@ -74,7 +74,7 @@ def passes_constraints_back(node: Node, rules: ValueRules) -> bool:
     return packet in _ARITHMETIC and len(node.args) > 1 and not isinstance(node.args[1], Ref)
 
 
-def _ask(graph: Graph, node: Node, rule: ValueRule, found: Constraints) -> None:
+def _ask(graph: Graph, node: Node, rule: ValueRule, needs: Constraints) -> None:
     """Applies one rule to one call."""
     bound = arguments(node)
     for name, wanted in rule.when:
@@ -91,7 +91,7 @@ def _ask(graph: Graph, node: Node, rule: ValueRule, found: Constraints) -> None:
             continue
         need = _need(graph, rule, bound, spec, position, items)
         if need is not None:
-            _add(found, item.index, need)
+            _add(needs, item.index, need)
 
 
 def _need(
@@ -149,26 +149,26 @@ def _place(graph: Graph, position: int, items: tuple[Arg, ...]) -> int:
     return at
 
 
-def _add(found: Constraints, value: int, need: ValueConstraint) -> None:
-    held = found.of.get(value)
-    found.of[value] = need if held is None else held & need
+def _add(needs: Constraints, value: int, need: ValueConstraint) -> None:
+    held = needs.of.get(value)
+    needs.of[value] = need if held is None else held & need
 
 
-def _pass_back(graph: Graph, node: Node, first: int, rules: ValueRules, found: Constraints) -> None:
+def _pass_back(graph: Graph, node: Node, first: int, rules: ValueRules, needs: Constraints) -> None:
     """Passes the constraint on a result to its operands."""
     for slot in range(len(node.outputs)):
-        need = found.of.get(first + slot)
+        need = needs.of.get(first + slot)
         if need is None:
             continue
         packet = node.op.split(".")[1].removesuffix("_")
         if packet in rules.exact or (packet in rules.layout and need.form in ("", "index")):
             if slot == 0 or packet in rules.all_results:
-                _constrain_operands(node, rules, packet, need, found)
+                _constrain_operands(node, rules, packet, need, needs)
         elif need.form in ("", "index"):
-            _through(graph, node, packet, need, found)
+            _through(graph, node, packet, need, needs)
 
 
-def _constrain_operands(node: Node, rules: ValueRules, packet: str, need: ValueConstraint, found: Constraints) -> None:
+def _constrain_operands(node: Node, rules: ValueRules, packet: str, need: ValueConstraint, needs: Constraints) -> None:
     if packet in rules.all_operands:
         named = arguments(node)
         values = [v for name, arg in named.items() if name not in ("condition", "mask") for v in refs(arg)]
@@ -177,14 +177,14 @@ def _constrain_operands(node: Node, rules: ValueRules, packet: str, need: ValueC
     if facts(node.op).mutates and node.op.split(".")[1] == "copy_":
         values = list(refs(node.args[1]))
     for value in values:
-        _add(found, value, need)
+        _add(needs, value, need)
 
 
-def _through(graph: Graph, node: Node, packet: str, need: ValueConstraint, found: Constraints) -> None:
+def _through(graph: Graph, node: Node, packet: str, need: ValueConstraint, needs: Constraints) -> None:
     """Inverts arithmetic: constrains an operand so that the result is within the need."""
     if packet in _UNARY and node.args and isinstance(node.args[0], Ref):
         low, high = _UNARY[packet](need.low, need.high)
-        _add(found, node.args[0].index, ValueConstraint(low, high, need.form))
+        _add(needs, node.args[0].index, ValueConstraint(low, high, need.form))
         return
     if packet not in _ARITHMETIC or len(node.args) < 2:
         return
@@ -193,13 +193,13 @@ def _through(graph: Graph, node: Node, packet: str, need: ValueConstraint, found
     if not isinstance(one, Ref) or not isinstance(alpha, (int, float)) or isinstance(alpha, bool):
         return
     if isinstance(other, Ref):
-        _pair(packet, one.index, other.index, need, found, alpha)
+        _pair(packet, one.index, other.index, need, needs, alpha)
     elif isinstance(other, (int, float)) and math.isfinite(other):
         low, high = _shifted(packet, need.low, need.high, float(other), float(alpha))
-        _add(found, one.index, ValueConstraint(low, high, need.form))
+        _add(needs, one.index, ValueConstraint(low, high, need.form))
 
 
-def _pair(packet: str, one: int, other: int, need: ValueConstraint, found: Constraints, alpha: int | float) -> None:
+def _pair(packet: str, one: int, other: int, need: ValueConstraint, needs: Constraints, alpha: int | float) -> None:
     """Divides the constraint on a result evenly between two tensors, if both may be non-negative."""
     if need.high < 0 or (need.low < 0 and need.high == INF and need.low == -INF):
         return
@@ -212,8 +212,8 @@ def _pair(packet: str, one: int, other: int, need: ValueConstraint, found: Const
         part = ValueConstraint(math.sqrt(low), INF, need.form)
     else:
         return
-    _add(found, one, part)
-    _add(found, other, part)
+    _add(needs, one, part)
+    _add(needs, other, part)
 
 
 def _shifted(packet: str, low: float, high: float, by: float, alpha: float) -> tuple[float, float]:
@@ -237,16 +237,16 @@ def _shifted(packet: str, low: float, high: float, by: float, alpha: float) -> t
             return -INF, INF
 
 
-def _decide(graph: Graph, node: Node, first: int, rules: ValueRules, found: Constraints) -> None:
+def _decide(graph: Graph, node: Node, first: int, rules: ValueRules, needs: Constraints) -> None:
     """Marks the values on which shapes, indices and assertions depend."""
     made = range(first, first + len(node.outputs))
     # `max` and `min` give indices besides values; of two tensors, or of a whole one, they give a value alone.
     packet = node.op.split(".")[1]
     safe = packet in rules.safe and (packet not in ("max", "min") or len(node.outputs) == 2)
-    if not safe and any(value in found.decisive for value in made):
-        found.decisive.update(operands(node))
-    found.decisive.update(shape_operands(graph, node, rules))
-    found.decisive.update(index_operands(node, rules))
+    if not safe and any(value in needs.decisive for value in made):
+        needs.decisive.update(operands(node))
+    needs.decisive.update(shape_operands(graph, node, rules))
+    needs.decisive.update(index_operands(node, rules))
 
 
 def shape_operands(graph: Graph, node: Node, rules: ValueRules) -> tuple[int, ...]:

@@ -72,29 +72,29 @@ def _remarks(merged: MergedMachines, study: StudyTables, platforms: int) -> tupl
     unsteady = sum(len(column.nondeterministic) for column in merged.columns.values())
     runs = sum(len(column.platforms) for column in merged.columns.values())
     failed = len(study.table("own_failures").rows)
-    found = [
+    remarks = [
         f"{runs:,} outputs of {len(merged.columns)} models, operators and convolutions were compared. "
         f"{unsteady} are not deterministic, and {failed} {'run' if failed == 1 else 'runs'} failed or "
         f"{'was' if failed == 1 else 'were'} refused."
     ]
     others = sum("unavailable" not in facts for facts in merged.settings.values()) - platforms
     if others:
-        found.append(
+        remarks.append(
             f"{others} more platforms ran none of these models: see other number formats, and what did not run."
         )
     if missing > _NAMED:
-        found.append(f"{missing} platforms are not available on their machine (table own_platforms).")
-    return tuple(found)
+        remarks.append(f"{missing} platforms are not available on their machine (table own_platforms).")
+    return tuple(remarks)
 
 
 def _unavailable(merged: MergedMachines) -> tuple[tuple[str, str], ...]:
     """Returns the platforms that a machine lacks, with the reason; nothing for more than a few."""
-    found = [
+    reasons = [
         (where.platform, str(facts["unavailable"]))
         for where, facts in merged.settings.items()
         if "unavailable" in facts
     ]
-    return tuple(dict.fromkeys(found)) if len(found) <= _NAMED else ()
+    return tuple(dict.fromkeys(reasons)) if len(reasons) <= _NAMED else ()
 
 
 def _failed(merged: MergedMachines) -> tuple[tuple[str, str], ...]:
@@ -159,22 +159,22 @@ def _grid(columns: Sequence[SubjectColumn], merged: MergedMachines) -> ClassGrid
 
 def _cells(column: SubjectColumn) -> dict[MachinePlatform, GridCell]:
     numbers = numbers_of(result(column))
-    found = {
+    cells = {
         where: GridCell(number, deterministic=where not in column.nondeterministic)
         for where, number in zip(column.platforms, numbers, strict=True)
     }
     for where, status, message in column.failed:
-        found[where] = GridCell(None, "not_run", reason=f"{status}: {message}".rstrip(": "))
-    return found
+        cells[where] = GridCell(None, "not_run", reason=f"{status}: {message}".rstrip(": "))
+    return cells
 
 
 def _flags(merged: MergedMachines) -> FlagGrid | None:
-    found = clusters_and_classes(merged)
-    if found is None:
+    clusters = clusters_and_classes(merged)
+    if clusters is None:
         return None
     column = main(merged)
     assert column is not None
-    return flag_grid(title(column), *found)
+    return flag_grid(title(column), *clusters)
 
 
 def _layers(merged: MergedMachines, table: StudyTable) -> tuple[LayerProfile, ...]:

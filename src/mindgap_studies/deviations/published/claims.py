@@ -123,8 +123,8 @@ def claims_of_ablation(ablation: Sequence[Convolution]) -> list[Claim]:
     for each in ablation:
         order = len(str(each.multiplications))
         by_order.setdefault((each.filters, each.kernel, order), {})[each.channels] = each.classes
-    comparable = [found for found in by_order.values() if len(found) > 1]
-    unlike = sum(len(set(found.values())) > 1 for found in comparable)
+    comparable = [outcomes for outcomes in by_order.values() if len(outcomes) > 1]
+    unlike = sum(len(set(outcomes.values())) > 1 for outcomes in comparable)
     return [
         claim("classes in the convolution ablation, at most", "3.3", "4", str(max(each.classes for each in shown))),
         claim("classes for kernel 2 and filter 1", "3.3", "1", str(max(smallest, default=0))),
@@ -143,10 +143,10 @@ def _classes(shown: Iterable[Convolution], filters: int, low: int, high: int) ->
 
 def claims_of_casts(trees: Iterable[NamedDendrogram]) -> list[Claim]:
     by_panel = {tree.panel: tree for tree in trees}
-    found = {size: "/".join(str(by_panel[size, dtype].classes) for dtype in CASTS) for size in MODELS.values()}
+    ours = {size: "/".join(str(by_panel[size, dtype].classes) for dtype in CASTS) for size in MODELS.values()}
     where = {"medium": "3.4", "small": "E", "large": "E"}
     claims = [
-        claim(f"classes as float16/float32/float64, {size}", where[size], _CASTS[size], found[size]) for size in _CASTS
+        claim(f"classes as float16/float32/float64, {size}", where[size], _CASTS[size], ours[size]) for size in _CASTS
     ]
     half = by_panel["medium", "float16"]
     rome = {number for name, number in zip(half.names, half.numbers, strict=True) if "rome" in name}
@@ -160,13 +160,13 @@ def claims_of_layers(outputs: Iterable[Output]) -> list[Claim]:
         if output.layer is not None and output.layer[0] == "conv2d_11":
             digest = identity(output.values, PAPER.equality)
             settings.setdefault((output.experiment, output.layer), {})[output.instance[1]] = digest
-    partitions = {_partition(found) for found in settings.values()}
+    partitions = {_partition(outcomes) for outcomes in settings.values()}
     what = "ways in which weights and inputs of conv2d_11 divide the platforms"
     return [claim(what, "3.5", "1", str(len(partitions)), f"over {len(settings)} settings of weights and inputs")]
 
 
-def _partition(found: Mapping[str, str | None]) -> tuple[tuple[str, ...], ...]:
+def _partition(class_of: Mapping[str, str | None]) -> tuple[tuple[str, ...], ...]:
     groups: dict[Any, list[str]] = {}
-    for name in sorted(found):
-        groups.setdefault(found[name] or name, []).append(name)
+    for name in sorted(class_of):
+        groups.setdefault(class_of[name] or name, []).append(name)
     return tuple(map(tuple, groups.values()))

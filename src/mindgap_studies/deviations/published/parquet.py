@@ -36,14 +36,14 @@ class ParquetColumn:
     null: bool = False
 
 
-def _kind_of(found: Any) -> str:
-    if pa.types.is_list(found) or pa.types.is_large_list(found):
-        return f"list of {_kind_of(found.value_type)}".replace("integer", "integers")
-    if pa.types.is_string(found) or pa.types.is_large_string(found):
+def _kind_of(dtype: Any) -> str:
+    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
+        return f"list of {_kind_of(dtype.value_type)}".replace("integer", "integers")
+    if pa.types.is_string(dtype) or pa.types.is_large_string(dtype):
         return "text"
-    if pa.types.is_binary(found) or pa.types.is_large_binary(found):
+    if pa.types.is_binary(dtype) or pa.types.is_large_binary(dtype):
         return "bytes"
-    return "integer" if pa.types.is_integer(found) else "other"
+    return "integer" if pa.types.is_integer(dtype) else "other"
 
 
 def read_columns(path: Path, columns: Mapping[str, ParquetColumn]) -> list[dict[str, Any]]:
@@ -72,7 +72,7 @@ def _check_schema(path: Path, schema: Any, columns: Mapping[str, ParquetColumn])
     for name, column in columns.items():
         if name not in schema.names:
             raise BadData(path, f"the column is missing; the file has {', '.join(schema.names)}", column=name)
-        found = schema.field(name).type
+        dtype = schema.field(name).type
         # A column without any value may come without a type.
-        if _kind_of(found) != column.kind and not (column.null and pa.types.is_null(found)):
-            raise BadData(path, f"it holds {found}; needed is {column.kind}", column=name)
+        if _kind_of(dtype) != column.kind and not (column.null and pa.types.is_null(dtype)):
+            raise BadData(path, f"it holds {dtype}; needed is {column.kind}", column=name)

@@ -205,30 +205,30 @@ def thread_counts() -> dict[str, int]:
     return counts
 
 
-def _verify(options: Options, device: TorchDevice, found: Mapping[str, Any]) -> None:
+def _verify(options: Options, device: TorchDevice, description: Mapping[str, Any]) -> None:
     levels = requested(options)
-    wrong = [fault for library, level in levels.items() if (fault := _not_followed(library, level, found))]
+    wrong = [fault for library, level in levels.items() if (fault := _not_followed(library, level, description))]
     if wrong:
         raise Fallback(f"{asked(options)} is not in force: {'; '.join(wrong)}; these act at start only")
     if "threads" in options:
-        other = {name: n for name, n in found["threads"].items() if n != int(options["threads"])}
+        other = {name: n for name, n in description["threads"].items() if n != int(options["threads"])}
         if other:
             raise Fallback(f"threads={options['threads']} is not in force: {other}")
-    if "pjrt" in options and str(found.get("pjrt", "")).lower() != options["pjrt"]:
-        raise Fallback(f"pjrt={options['pjrt']}, and OpenXLA runs on {found.get('pjrt')}")
-    if options.get("onednn") == "on" and not found["onednn"]:
+    if "pjrt" in options and str(description.get("pjrt", "")).lower() != options["pjrt"]:
+        raise Fallback(f"pjrt={options['pjrt']}, and OpenXLA runs on {description.get('pjrt')}")
+    if options.get("onednn") == "on" and not description["onednn"]:
         raise Fallback("onednn=on, and this build of torch has no oneDNN")
-    bits = found.get("float32_product_bits")
+    bits = description.get("float32_product_bits")
     if bits is not None:
         _verify_bits(options, device, bits)
 
 
-def _not_followed(library: str, level: Level, found: Mapping[str, Any]) -> str:
+def _not_followed(library: str, level: Level, description: Mapping[str, Any]) -> str:
     """Returns what the library uses instead of the level, empty if it uses the level."""
     if library == "aten":
-        return "" if found["capability"] == level.reported else f"ATen uses {found['capability']}"
+        return "" if description["capability"] == level.reported else f"ATen uses {description['capability']}"
     if library == "onednn_isa":
-        reported = str(found["onednn_isa"])
+        reported = str(description["onednn_isa"])
         # "Intel AVX" is also how "Intel AVX2" begins.
         follows = reported == level.reported or reported.startswith(f"{level.reported} ")
         if follows or not torch.backends.mkldnn.is_available():
