@@ -53,7 +53,9 @@ class CallTable:
     arguments: Mapping[str, Mapping[str, Any]]
     rows: Mapping[str, str]
     sets: Sequence[Sequence[int]]
-    _read: dict[str, tuple[CountedCall, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _read: dict[str, tuple[CountedCall, ...]] = field(
+        default_factory=dict[str, tuple[CountedCall, ...]], init=False, repr=False, compare=False
+    )
 
     def calls(self, function: str) -> tuple[CountedCall, ...]:
         """The calls of all overloads of a function. Calls that one function makes through another are there too."""
