@@ -9,33 +9,41 @@ sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked:
 import torch
 import torch.nn.functional as F
 
-def multi_margin(reduction):
-    return F.multi_margin_loss(torch.empty(0, 10), torch.empty(0, dtype=torch.long), reduction=reduction)
+class MultiMargin(torch.nn.Module):
+    def forward(self, scores, classes):
+        return F.multi_margin_loss(scores, classes, reduction="sum")
 
-def multilabel_margin(reduction):
-    return F.multilabel_margin_loss(torch.empty(0, 10), torch.empty(0, 10, dtype=torch.long), reduction=reduction)
+class MultiMarginMean(torch.nn.Module):
+    def forward(self, scores, classes):
+        return F.multi_margin_loss(scores, classes)
 
-def cross_entropy(reduction):
-    return F.cross_entropy(torch.empty(0, 10), torch.empty(0, dtype=torch.long), reduction=reduction)
+class MultilabelMargin(torch.nn.Module):
+    def forward(self, scores, classes):
+        return F.multilabel_margin_loss(scores, classes, reduction="sum")
+
+class MultilabelMarginMean(torch.nn.Module):
+    def forward(self, scores, classes):
+        return F.multilabel_margin_loss(scores, classes)
 
 CASES = {
-    "smallest": (multi_margin, "sum"),
-    "ordinary size": (multi_margin, "mean"),
-    "multilabel_margin_loss": (multilabel_margin, "sum"),
-    "multilabel_margin_loss, mean": (multilabel_margin, "mean"),
+    "smallest": (MultiMargin, lambda: (torch.empty(0, 10), torch.empty(0, dtype=torch.long))),
+    "ordinary size": (MultiMarginMean, lambda: (torch.empty(0, 10), torch.empty(0, dtype=torch.long))),
+    "multilabel_margin_loss": (MultilabelMargin, lambda: (torch.empty(0, 10), torch.empty(0, 10, dtype=torch.long))),
+    "multilabel, mean": (MultilabelMarginMean, lambda: (torch.empty(0, 10), torch.empty(0, 10, dtype=torch.long))),
 }
 
 print("torch", version("torch"), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
-for name, (function, reduction) in CASES.items():
-    right = 0.0 if reduction == "sum" else math.nan  # as all other losses, and the sum and mean of no elements
-    found = list[float]()
+for name, (Model, fresh) in CASES.items():
+    mean = "Mean" in Model.__name__
+    right = F.cross_entropy(torch.empty(0, 10), torch.empty(0, dtype=torch.long), reduction="mean" if mean else "sum").item()
+    actual = list[float]()
     for number in (1.0, -2.0, 3.0):
         before = [torch.full((16,), number) for _ in range(1000)]  # what the memory holds that is used next
         del before
-        found.append(function(reduction).item())
-    same = all(each == right or (math.isnan(each) and math.isnan(right)) for each in found)
+        actual.append(Model()(*fresh()).item())
+    same = all(each == right or (math.isnan(each) and math.isnan(right)) for each in actual)
     fault |= not same
     print(f"{name}: three calls, {'as' if same else 'not as'} the other losses{': wrong' * (not same)}")
-    print(f"  eager: {cross_entropy(reduction).item()} by cross_entropy  margin: {found}")
+    print(f"  eager: {right} by cross_entropy  margin: {actual}")
 sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

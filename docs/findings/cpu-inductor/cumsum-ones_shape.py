@@ -1,7 +1,7 @@
-"""cpu/inductor: `cumsum` of `torch.ones` and `torch.full` ignores its `dtype`: int64 for bfloat16 of bools, float32 for float64
+"""cpu/inductor: `cumsum` of `torch.ones` and `torch.full` ignores its `dtype`: int64 for bfloat16 of bools and for float32 of integers, float32 for float64
 
-Condition: the operand is `torch.ones` or `torch.full` of one size in all, `dtype` is given to `cumsum`, and it is
-another than the constant's (bools and floats; not integers to float32).
+Condition: the operand is `torch.ones` or `torch.full` of any rank, `dtype` is given to `cumsum`, and it is another
+than the constant's, or than int64 where the constant is of bools or integers.
 Seen with torch 2.13.0+cpu.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys

@@ -1,6 +1,6 @@
-"""iree/cpu: `argmax` and `argmin` of a row with NaN pass over it: the index of another element
+"""iree/cpu: `argmax` and `argmin` of a row with NaN pass over it: the index of another element (of `max(dim)` and `min(dim)` it is 0)
 
-Condition: a row holds NaN.
+Condition: a row holds NaN, at any place.
 Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys

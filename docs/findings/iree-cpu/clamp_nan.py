@@ -1,6 +1,6 @@
 """iree/cpu: `clamp(x, 0, 1)` of NaN is 0
 
-Condition: the operand of `clamp` is NaN.
+Condition: the operand of `clamp` is NaN, with two limits or one (`relu6` gives 6, `hardtanh` -1).
 Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys

@@ -1,6 +1,7 @@
 """iree/cpu: `fmod(x, y)` of floats is `x - y * trunc(x / y)`: 6.0 by 0.2 is 0
 
-Condition: the quotient rounds up to a whole number (1.0 by 0.1, 6.0 by 0.2).
+Condition: the quotient rounds up to a whole number (1.0 by 0.1, 6.0 by 0.2), or is so large that its rounding counts
+(1e9 by 7 is 64).
 Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys

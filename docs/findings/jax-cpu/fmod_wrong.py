@@ -1,4 +1,4 @@
-"""jax/cpu: `fmod(x, y)` of floats is `x - y * trunc(x / y)`: 1.0 by 0.1 is -1.5e-8, 1e9 by 7 is -64
+"""jax/cpu: `fmod(x, y)` of floats is `x - y * trunc(x / y)`: 1.0 by 0.1 is -1.5e-8, 1e9 by 7 is 48 or -64
 
 Condition: the quotient rounds up to a whole number (1.0 by 0.1), or is so large that its rounding counts (1e9 by 7).
 Seen with torch 2.13.0+cpu, jax 0.10.2, torchax 0.0.13.

@@ -1,7 +1,7 @@
 """ncnn/cpu: `torch.div` with a rounding mode: "floor" does not round, "trunc" rounds down
 
 Condition: `rounding_mode="floor"` where the quotient is not whole; `rounding_mode="trunc"` where it is negative and
-not whole.
+not whole, or whole (8 / 2 is 3: ncnn divides by a reciprocal that is a little too small).
 Seen with torch 2.13.0+cpu, ncnn 1.0.20261020, pnnx 20261020.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import pathlib, platform, re, sys, tempfile

@@ -1,7 +1,7 @@
 """ncnn/cpu: `x % y` subtracts the nearest multiple: 5.5 % 2 is -0.5, 0.3 % 0.2 is -0.1
 
-Condition: the quotient rounds away from its floor: its fraction is above a half (for negative quotients the fraction
-to the next lower integer); float32, a tensor or a number as the divisor.
+Condition: the quotient is rounded away from its floor: its fraction is above a half (of a negative quotient a half or
+more to the next lower integer: -7 % 2); float32, a tensor or a number as the divisor.
 Seen with torch 2.13.0+cpu, ncnn 1.0.20261020, pnnx 20261020.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import pathlib, platform, re, sys, tempfile

@@ -1,6 +1,7 @@
 """tinygrad/cpu: `x.half().float()` keeps the digits of float32
 
-Condition: a float32 tensor is converted to float16 and back in one program.
+Condition: a float32 tensor, or what was computed in float32, is converted to float16 and back with nothing in
+between.
 Seen with torch 2.13.0+cpu, tinygrad 0.14.0, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys, tempfile

@@ -1,6 +1,7 @@
-"""tvm/cpu: `maximum(nan, x)` is x
+"""tvm/cpu: `maximum(nan, x)` is x, `relu` of NaN is 0 and `clamp(x, 0, 1)` of NaN is 1
 
-Condition: the first operand of `maximum` or `minimum` is NaN and the second is none.
+Condition: the first operand of `maximum` or `minimum` is NaN and the second is none; the operand of `relu` or `clamp`
+is NaN.
 Seen with torch 2.13.0+cpu, apache-tvm 0.27.0.post1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys

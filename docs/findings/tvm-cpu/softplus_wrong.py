@@ -1,6 +1,6 @@
 """tvm/cpu: `softplus(x)` is 1 % off at -12 and 0 from -17 down
 
-Condition: x is below about -8 (float32: relative error 1 % at -12; 0 from -17 down).
+Condition: x is below about -8 (float32: relative error 1 % at -12; 0 from -17 down); so `logsigmoid(x)` of x above 8.
 Seen with torch 2.13.0+cpu, apache-tvm 0.27.0.post1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys

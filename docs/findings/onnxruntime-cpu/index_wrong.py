@@ -1,28 +1,34 @@
-"""openvino/cpu: `argmin` and `argmax` of a row with NaN pass over it: the index of another element
+"""onnxruntime/cpu: `x[mask, index]` takes other elements: an index of integers beside a mask is read as a mask or dropped
 
-Condition: a row holds NaN, at any place (`min` and `max` with `dim`, too).
-Seen with torch 2.13.0+cpu, openvino 2026.4.1.
+Condition: a tensor of bools and a tensor of integers index one tensor, in any order (beside a mask of two dimensions
+the index is dropped, and the result has another shape).
+Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import platform, sys
 from importlib.metadata import version
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
-import torch, openvino, numpy as np
-PACKAGES = ('torch', 'openvino')
-PROPERTIES = {'INFERENCE_PRECISION_HINT': 'f32'}
+import torch, onnxruntime
+PACKAGES = ('torch', 'onnxruntime', 'onnx', 'onnxscript')
+import torch
 
-class Model(torch.nn.Module):
-    def forward(self, x0):
-        return x0.argmin(1)
+class Column(torch.nn.Module):
+    def forward(self, x0, mask):
+        return x0[mask, torch.tensor([2])]
+
+class Row(torch.nn.Module):
+    def forward(self, x0, mask):
+        return x0[torch.tensor([5]), mask]
 
 CASES = {
-    "smallest": (Model, lambda: (torch.tensor([[2.0, float("nan"), 1.0]]),)),
-    "ordinary size": (Model, lambda: (torch.full((8, 8), float("nan")).tril(-1) + torch.arange(8.0).flip(0),)),
+    "column": (Column, lambda: (torch.arange(12.0).reshape(3, 4), torch.tensor([True, False, True]))),
+    "row": (Row, lambda: (torch.arange(128.0).reshape(8, 16), torch.arange(16) % 3 == 0)),
 }
 
 def run(model, fresh):
-    converted = openvino.convert_model(torch.export.export(model, fresh()))
-    compiled = openvino.compile_model(converted, "CPU", PROPERTIES)
-    return [torch.as_tensor(np.array(array)) for array in compiled([a.numpy() for a in fresh()]).values()]
+    program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
+    return [torch.as_tensor(array) for array in session.run(None, feeds)]
 
 def off(found, right):
     """How far each element is off, relative to the largest of `right`; inf where NaN, inf or integers differ."""
@@ -43,5 +49,5 @@ for name, (Model, fresh) in CASES.items():
         fault |= (wrong := error > limit)
         words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
         print(f"{name}, output {number}: {words}{': wrong' * wrong}")
-        print(f"  at {[*map(int, at)]}: eager {e[at]}  openvino/cpu@precision=f32 {a[at]}  float64 {x[at]}")
+        print(f"  at {[*map(int, at)]}: eager {e[at]}  onnxruntime/cpu {a[at]}  float64 {x[at]}")
 sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

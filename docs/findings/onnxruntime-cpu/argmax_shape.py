@@ -1,0 +1,42 @@
+"""onnxruntime/cpu: `x.argmax(keepdim=True)` without `dim` has one dimension
+
+Condition: `argmax` or `argmin` with `keepdim=True` and without `dim`, of two dimensions or more.
+Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
+import platform, sys
+from importlib.metadata import version
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+import torch, onnxruntime
+PACKAGES = ('torch', 'onnxruntime', 'onnx', 'onnxscript')
+import torch
+
+class Largest(torch.nn.Module):
+    def forward(self, x0):
+        return x0.argmax(keepdim=True)
+
+class Smallest(torch.nn.Module):
+    def forward(self, x0):
+        return x0.argmin(keepdim=True)
+
+CASES = {
+    "smallest": (Largest, lambda: (torch.eye(2),)),
+    "argmin": (Smallest, lambda: (torch.arange(24.0).reshape(2, 3, 4),)),
+}
+
+def run(model, fresh):
+    program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
+    return [torch.as_tensor(array) for array in session.run(None, feeds)]
+
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out])]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    eager = flat(Model().eval()(*fresh()))
+    for number, (e, a) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), strict=True)):
+        fault |= (wrong := (a.dtype, a.shape) != (e.dtype, e.shape))
+        words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}{': wrong' * wrong}"
+        print(f"{name}, output {number}: {words}")
+        print(f"  eager {e.flatten()[:4].tolist()}  onnxruntime/cpu {a.flatten()[:4].tolist()}")
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

@@ -1,0 +1,54 @@
+"""onnxruntime/cpu: `x.mean(dim, dtype=torch.float32)` of integers is a whole number: the mean of 0 and 1 is 0
+
+Condition: the operand is of int64 or int32, `dim` and `dtype` are given (of uint8, int8, int16 and bool the model
+does not load).
+Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
+import platform, sys
+from importlib.metadata import version
+sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
+import torch, onnxruntime
+PACKAGES = ('torch', 'onnxruntime', 'onnx', 'onnxscript')
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x0):
+        return x0.mean(1, dtype=torch.float32)
+
+class Grades(torch.nn.Module):
+    """The mean of each question over all answers."""
+    def forward(self, answers):
+        return torch.mean(answers, dim=0, dtype=torch.float32)
+
+CASES = {
+    "smallest": (Model, lambda: (torch.tensor([[0, 1]]),)),
+    "grades": (Grades, lambda: (torch.arange(32).reshape(4, 8) % 5,)),
+}
+EXACT = False
+
+def run(model, fresh):
+    program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
+    return [torch.as_tensor(array) for array in session.run(None, feeds)]
+
+def off(found, right):
+    """How far each element is off, relative to the largest of `right`; inf where NaN, inf or integers differ."""
+    f, r, real = found.to(torch.complex128), right.to(torch.complex128), right.is_floating_point() or right.is_complex()
+    far = ((f - r).abs() / (max(r[r.isfinite()].abs().tolist(), default=0) or 1) / real).nan_to_num(torch.inf, torch.inf)
+    return torch.where((found == right) | (found.isnan() & right.isnan()), 0.0, far)
+
+flat = lambda out: [each.detach() for each in (out if isinstance(out, (tuple, list)) else [out]) if each.numel()]
+print(*(f"{p} {version(p)}" for p in PACKAGES), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+fault = False
+for name, (Model, fresh) in CASES.items():
+    eager = flat(Model().eval()(*fresh()))
+    for number, (e, a) in enumerate(zip(eager, flat(run(Model().eval(), fresh)), strict=True)):
+        far = off(a, e) if (a.dtype, a.shape) == (e.dtype, e.shape) else torch.full(e.shape, torch.inf)
+        error, limit = far.max().item(), 16 * torch.finfo(torch.result_type(e, 1.0)).eps
+        at = torch.unravel_index(far.argmax(), e.shape)
+        fault |= (wrong := error > limit)
+        words = f"{a.dtype}{list(a.shape)} for {e.dtype}{list(e.shape)}, error {error:.3g}, limit {limit:.3g}"
+        print(f"{name}, output {number}: {words}{': wrong' * wrong}")
+        print(f"  at {[*map(int, at)]}: eager {e[at]}  onnxruntime/cpu {a[at]}")
+sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))
