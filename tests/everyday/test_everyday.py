@@ -17,7 +17,12 @@ FEW = (
     "recurrent:packed", "forms:read_only_mapping", "forms:model_output_result", "state:writes_its_argument",
     "state:counting_buffer", "losses:cross_entropy", "mistakes:wrong_view", "mistakes:weights_on_meta",
 )  # fmt: skip
-FEW_PLATFORMS = ("cpu/jit", "onnxruntime/cpu")
+#: Another twelve, for another exporter: what people bring besides.
+MORE = (
+    "caches:step_with_a_dynamic_cache", "text:gpt2", "combined:whisper_step", "control:selected_rows", "decoding:top_k",
+    "detection:suppression", "preprocessing:normalise", "quantised:int8_dynamic", "recommender:embedding_bags",
+    "graphs:graph_convolution", "losses:language_model_with_labels", "science:nerf_rays",
+)  # fmt: skip
 SOME_FILES = ("file:unsorted", "file:function_of_the_file", "file:quantised_static_qdq", "file:litert_floats")
 TRUTH = suite.truth()
 #: Of one command.
@@ -45,8 +50,9 @@ def check(names: tuple[str, ...], platforms: tuple[str, ...], folder: Path) -> N
     assert not off
 
 
-def test_usual_programs_in_one_command(tmp_path: Path) -> None:
-    check(FEW, FEW_PLATFORMS, tmp_path)
+@pytest.mark.parametrize(("names", "runtime"), [(FEW, "onnxruntime/cpu"), (MORE, "openvino/cpu")], ids=["few", "more"])
+def test_usual_programs_in_one_command(names: tuple[str, ...], runtime: str, tmp_path: Path) -> None:
+    check(names, ("cpu/jit", runtime), tmp_path)
 
 
 def test_usual_files_in_one_command(tmp_path: Path) -> None:
