@@ -13,6 +13,9 @@ NEED_ARGUMENTS := $(addprefix benchmarks/,catalogue_load.py operator_union.py di
 
 RECORDS ?= ../shared/corpus/graphnet.parquet
 
+# As workers that must not depend on the machine have it: they are forked from a process with the same variables.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
 .PHONY: demo test nightly check site bench release catalogue campaign clean install
 .DELETE_ON_ERROR:
 
@@ -20,16 +23,16 @@ demo: $(VENV)/.installed
 	$(BIN)/mindgap demo
 
 test: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not nightly"
+	$(ONE_THREAD) $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not nightly"
 
 # make test-PACKAGE: the tests of one package (test-core: of mindgap), and those of all packages together.
 test-%: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not nightly" \
+	$(ONE_THREAD) $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not nightly" \
 		tests/$(if $(filter core,$*),mindgap tests/everyday,mindgap_$*) tests/test_*.py
 
 # The tests that are too long for CI as well, and a short run of every benchmark.
 nightly: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist worksteal
+	$(ONE_THREAD) $(BIN)/pytest -n $(JOBS) --dist worksteal
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

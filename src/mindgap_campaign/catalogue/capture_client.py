@@ -71,7 +71,7 @@ class CaptureClient:
         # One thread: as many models at a time as the user asked for, and sums that never depend on the machine.
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         variables = {**os.environ, **threads, "PYTHONUNBUFFERED": "1"}
-        start = WorkerStart("mindgap_campaign.catalogue.worker:capture_service", variables)
+        start = WorkerStart("mindgap_campaign.catalogue.worker:capture_service", variables, forks=True)
         self._client = WorkerClient(start, {"tensors": str(tensors)}, RequestLimits(_START_S, limits.memory_bytes))
         self._source = ""
 

@@ -46,7 +46,7 @@ def run(quick: bool = False, seed: int = 0, progress: Progress | None = None) ->
         free = SimpleQueue[WorkerClient]()
         cores = min(os.cpu_count() or 1, len(subjects))
         for _ in range(cores):
-            client = WorkerClient(WorkerStart(SERVICE), {}, RequestLimits(_START_S))
+            client = WorkerClient(WorkerStart(SERVICE, forks=True), {}, RequestLimits(_START_S))
             stack.callback(client.close)
             free.put(client)
 

@@ -96,7 +96,7 @@ class ToolRuns:
     def __init__(self, tool: Tool, given: ToolSource, platform: PlatformName, deadline_s: float, folder: Path) -> None:
         """`folder`: for converted files."""
         options = {"source": given.source, "platform": str(platform)}
-        self._client = WorkerClient(WorkerStart(tool.service), options, RequestLimits(_START_S))
+        self._client = WorkerClient(WorkerStart(tool.service, forks=True), options, RequestLimits(_START_S))
         self._given, self._platform, self._written = given, platform, folder / f"converted{tool.suffix}"
         self._limits = RequestLimits(deadline_s)
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 _LIMIT_S = 280.0
 _SERVER = Path(__file__).with_name("command_server.py")
 #: Of each command, and of the fork server that they share: it forks workers for those with the same variables alone.
-_VARIABLES = {"OMP_NUM_THREADS": "1", "COLUMNS": "200", "OMP_WAIT_POLICY": "passive"}
+_VARIABLES = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "COLUMNS": "200", "OMP_WAIT_POLICY": "passive"}
 
 
 @dataclass(frozen=True)

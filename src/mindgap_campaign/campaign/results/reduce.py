@@ -61,7 +61,7 @@ def reduce_groups(
 
     def serve() -> None:
         options = {"directory": str(directory.path), "out": str(out), "limits": asdict(limits)}
-        client = WorkerClient(WorkerStart(SERVICE), options, RequestLimits(_MORE_S))
+        client = WorkerClient(WorkerStart(SERVICE, forks=True), options, RequestLimits(_MORE_S))
         clients.append(client)
         try:
             last: PlatformName | None = None
