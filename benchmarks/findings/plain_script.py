@@ -7,6 +7,7 @@ Left out are the docstring, exit statuses, versions, checks of the surroundings,
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -17,10 +18,10 @@ LINES: Final = 25
 _TOGETHER: Final = {"packet", "original", "torchax", "loaded"}
 #: Functions and methods that only compute: what they give can be left out where nothing reads it.
 _PURE: Final = frozenset((
-    "abs", "all", "allclose", "any", "array", "array_equal", "asarray", "astype", "bool", "endswith", "equal", "float",
-    "isclose", "isfinite", "isinf", "isinstance", "isnan", "int", "item", "len", "list", "max", "maximum", "mean",
-    "min", "ones", "range", "ravel", "reshape", "round", "set", "signbit", "startswith", "str", "sum", "tolist",
-    "tuple", "zeros", "zip",
+    "abs", "all", "allclose", "any", "array", "array_equal", "asarray", "astype", "bool", "endswith", "equal",
+    "float", "int", "isclose", "isfinite", "isinf", "isinstance", "isnan", "item", "len", "list", "max", "maximum",
+    "mean", "min", "ones", "range", "ravel", "reshape", "round", "set", "signbit", "startswith", "str", "sum",
+    "TemporaryFile", "tolist", "tuple", "zeros", "zip",
 ))  # fmt: skip
 _BLOCKS: Final = (ast.If, ast.For, ast.With, ast.Try)
 #: What a listed script prints of itself: its answer, and the versions, which the text has under Environment.
@@ -52,10 +53,17 @@ def plain(script: str) -> str:
 
 
 def plain_native(script: str) -> str:
-    """A script in the runtime's own format without what it says of itself; the whole script if it starts itself."""
-    tree, lines = ast.parse(script), script.splitlines()
+    """A script in the runtime's own format without what it reports of itself.
+
+    Of a script that starts itself again, what the second process runs. If that is too long, functions lose their
+    docstrings and checks, and an exception at the end of the script is not caught.
+    """
+    tree = ast.parse(script)
     main = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "main"), None)
-    if "__file__" in script or (main is not None and main.args.args):
+    again = next((n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "sys.argv[1:]"), None)
+    if again is not None:
+        tree.body[tree.body.index(again) :] = again.body
+    elif "__file__" in script or (main is not None and main.args.args):
         return script
     around = [
         each
@@ -63,18 +71,37 @@ def plain_native(script: str) -> str:
         if node is not main and not (main and "main()" in ast.unparse(node))
         for each in (node.body if isinstance(node, ast.Try) and isinstance(node.body[0], ast.Import) else [node])
     ]
-    body, gone, read, before = [*around, *(main.body if main else [])], set[ast.stmt](), set[str](), -1
+    body = [*around, *(main.body if main else [])]
+    made = _acting(body, script)
+    spared = {each for node in body if isinstance(node, ast.FunctionDef) for each in node.body if _is_of_itself(each)}
+    if len(made.splitlines()) > LINES:
+        made = _acting(body, script, spared)
+    caught = next((node for node in reversed(body) if isinstance(node, ast.Try)), None)
+    if len(made.splitlines()) > LINES and caught is not None:
+        at = body.index(caught)
+        before = [node for node in body[:at] if not ast.unparse(node).startswith("os.dup2(")]
+        made = _acting([*before, *caught.body, *caught.orelse, *body[at + 1 :]], script, spared)
+    return made
+
+
+def _acting(body: Sequence[ast.stmt], script: str, without: Iterable[ast.stmt] = ()) -> str:
+    """The text of those statements that act; the whole script if they do not suffice."""
+    gone, read, before, lines = set(without), set[str](), -1, script.splitlines()
     while before != len(gone):  # what only statements read that are gone is gone too
         before, read = len(gone), set[str]()
         _read(body, gone, read)
         _leave_out(body, gone, read)
+    for node in reversed(body):  # after the last statement that acts nothing is read
+        if node not in gone and not (isinstance(node, ast.Assign) and _is_pure(node.value)):
+            break
+        gone.add(node)
     left_out = {number for node in gone for number in range(node.lineno, (node.end_lineno or 0) + 1)}
     for node in gone:
         number = node.lineno - 1
         while lines[number - 1].lstrip().startswith("#"):
             left_out.add(number)
             number -= 1
-    for node in ast.walk(ast.Module(body, [])):
+    for node in ast.walk(ast.Module([*body], [])):
         if isinstance(node, ast.Import) and node not in gone and len(node.names) > 1:
             names = [each for each in node.names if _bound(each) in read]
             lines[node.lineno - 1] = " " * node.col_offset + ast.unparse(ast.Import(names))
@@ -96,7 +123,7 @@ def plain_native(script: str) -> str:
 
 def _leave_out(body: Sequence[ast.stmt], gone: set[ast.stmt], read: set[str]) -> None:
     """Adds the statements to `gone` that are of the script itself, and those that bind what nothing reads."""
-    returned = False
+    returned, tested = False, set[str]()
     for node in body:
         text, inner = ast.unparse(node), [*_inner(node)]
         if returned:  # what follows a handler that returns is of a run without the failure
@@ -105,6 +132,10 @@ def _leave_out(body: Sequence[ast.stmt], gone: set[ast.stmt], read: set[str]) ->
             is_gone = node.name not in read
         elif isinstance(node, _BLOCKS):
             _leave_out(inner, gone, read)
+            if isinstance(node, ast.If):  # the words of a message that it looks for are printed after it
+                tested |= {
+                    f"print({ast.unparse(each)})" for each in ast.walk(node.test) if isinstance(each, ast.Constant)
+                }
             of = [getattr(node, name) for name in ("test", "iter") if hasattr(node, name)]
             is_gone = all(each in gone for each in inner) and all(map(_is_pure, of)) and not isinstance(node, ast.With)
             if not is_gone and all(each in gone for each in inner):  # a block that acts keeps what it holds
@@ -116,10 +147,7 @@ def _leave_out(body: Sequence[ast.stmt], gone: set[ast.stmt], read: set[str]) ->
             is_gone &= value is None or _is_pure(value)
             is_gone |= text.startswith("sys.excepthook")
         elif isinstance(node, ast.Expr):
-            of_itself = text.startswith("print(") and any(each in text for each in _OF_ITSELF)
-            is_gone = (
-                isinstance(node.value, ast.Constant) or of_itself or text.startswith(("sys.exit(", "onnx.checker"))
-            )
+            is_gone = _is_of_itself(node) or text in tested
         elif isinstance(node, ast.Assert):
             is_gone = _is_pure(node.test)
         else:
@@ -128,6 +156,15 @@ def _leave_out(body: Sequence[ast.stmt], gone: set[ast.stmt], read: set[str]) ->
             gone.add(node)
         if isinstance(node, ast.Try):
             returned |= any(isinstance(each, ast.Return) for part in node.handlers for each in ast.walk(part))
+
+
+def _is_of_itself(node: ast.stmt) -> bool:
+    """Whether a statement is a docstring, an exit status, a check, or prints the answer or versions."""
+    text = ast.unparse(node)
+    of_itself = text.startswith("print(") and any(each in text for each in _OF_ITSELF)
+    return isinstance(node, ast.Expr) and (
+        isinstance(node.value, ast.Constant) or of_itself or text.startswith(("sys.exit(", "onnx.checker"))
+    )
 
 
 def _read(body: Sequence[ast.stmt], gone: set[ast.stmt], read: set[str]) -> None:
@@ -156,13 +193,19 @@ def _is_pure(value: ast.expr) -> bool:
 
 
 def _joined(parts: Sequence[tuple[bool, str]]) -> str:
-    """The statements of a script, with empty lines around classes and functions unless it gets too long."""
+    """The statements of a script, with empty lines around classes and functions unless it gets too long.
+
+    If it still is too long, imports that follow each other are one.
+    """
     text = ""
     for number, (block, part) in enumerate(parts):
         apart = block or (number and parts[number - 1][0])
         text += ("" if not number else "\n\n" if apart else "\n") + part
     if len(text.splitlines()) > LINES:
         text = "\n".join(part for _, part in parts)
+    if len(text.splitlines()) > LINES:
+        runs = re.compile(r"^import .+(?:\nimport .+)+", re.MULTILINE)
+        text = runs.sub(lambda run: run[0].replace("\nimport ", ", ").replace("ctypes, ctypes.", "ctypes."), text)
     return text + "\n"
 
 

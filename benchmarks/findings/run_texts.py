@@ -3,9 +3,10 @@
     python benchmarks/findings/run_texts.py docs/findings [SCRIPT…] [-j 2]
 
 Each runs in the environment of its platform. A script in the runtime's own format has to print every line that the
-listed one printed (`runs.json`), but for versions and its answer. Another has to print two different results, or to
-end as the listed one did: with the failure. Prints `as listed`, or what differs, and how many lines each has; exit
-status 1 where one differs.
+listed one printed (`runs.json`), but for versions and its answer; where it does not catch the failure, the last of
+these lines has to be in the traceback, or a signal ends it. Another has to print two different results, or to end as
+the listed one did: with the failure. Prints `as listed`, or what differs, and how many lines each has; exit status 1
+where one differs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from mindgap.findings.script.culprit_script import script_platform_of
 _TIMEOUT_S = 900
 _SCRIPT = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: What differs between two runs of one script: the names of temporary files, addresses, times.
-_CHANGING = re.compile(r"/tmp/\S*|0x[0-9a-f]+|\d+(?:\.\d+)? ?m?s\b|\x1b\[[\d;]*m|(?:/[\w.+-]+)+/")
+_CHANGING = re.compile(r"/tmp/\S*|0x[0-9a-f]+|\d+(?:\.\d+)? ?m?s\b|\x1b\[[\d;]*m|/?(?:[\w.+-]+/)+")
 
 
 def script_of(each: Listed, directory: Path) -> str:
@@ -52,11 +53,20 @@ def differs(each: Listed, script: str) -> str:
         listed = [line for line in str(each.runs.get("native_printed", "")).splitlines()[1:] if "FAULT" not in line]
         printed = {_CHANGING.sub("", line).strip() for line in (ran.stdout + ran.stderr).splitlines()}
         missing = [line for line in listed if _CHANGING.sub("", line).strip() not in printed]
-        return f"not printed: {missing[0]}; {end}" if missing else ""
+        missing = [line for line in missing if not any(line in each for each in printed)]  # the words of a message
+        uncaught = each.cause.damage == "crash" and ran.returncode < 0
+        message = _words(next((line for line in reversed(listed) if line.strip()), ""))
+        uncaught |= ran.returncode > 0 and message[-60:] in _words(ran.stderr)
+        return f"not printed: {missing[0]}; {end}" if missing and not uncaught else ""
     if each.cause.damage in ("failure", "crash", "hang"):
         return "" if ran.returncode else f"it does not fail: {ran.stdout[-300:]}"
     expected, _, actual = ran.stdout.partition("\nactual ")
     return "" if actual and expected.removeprefix("expected ") != actual.strip() else f"{ran.stdout[-300:]}{end}"
+
+
+def _words(text: str) -> str:
+    """The words of a message, without what stands before the last colon, such as `raised:`."""
+    return " ".join(re.findall(r"\w+", text.rpartition(": ")[2] if "\n" not in text else text))
 
 
 def main() -> int:

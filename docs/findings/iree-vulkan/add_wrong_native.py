@@ -30,9 +30,8 @@ def main():
     result = iree.runtime.load_vm_module(module, config).main(x)
     # DeviceArray.to_host() wants memory that is aligned to pages.
     source, kinds, uses = result._buffer_view.get_buffer(), iree.runtime.MemoryType, iree.runtime.BufferUsage
-    copy = config.device.allocator.allocate_buffer(
-        kinds.HOST_LOCAL | kinds.DEVICE_VISIBLE, uses.TRANSFER | uses.MAPPING, source.byte_length()
-    )
+    kind, use = kinds.HOST_LOCAL | kinds.DEVICE_VISIBLE, uses.TRANSFER | uses.MAPPING
+    copy = config.device.allocator.allocate_buffer(kind, use, source.byte_length())
     done = config.device.create_semaphore(0)
     config.device.queue_copy(source, copy, [], [(done, 1)])
     done.wait(1)

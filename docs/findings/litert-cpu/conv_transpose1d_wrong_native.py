@@ -2,8 +2,10 @@
 
 The module is one stablehlo.convolution with lhs_dilate = [1, 2] and a kernel of 1 x 3, whose middle is 2.
 """
+
 import sys
 from importlib.metadata import version
+
 sys.excepthook = lambda kind, problem, _: sys.exit(print(f"It cannot be checked: {problem!r}") or 2)
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
@@ -14,12 +16,10 @@ MODULE = """
 func.func @main(%x: tensor<1x1x4x1xf32>) -> tensor<1x1x7x1xf32> {
   %w = stablehlo.constant dense<[[[[0.0]], [[2.0]], [[0.0]]]]> : tensor<1x3x1x1xf32>
   %y = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
-    window = {stride = [1, 1], pad = [[0, 0], [1, 1]], lhs_dilate = [1, 2], rhs_dilate = [1, 1]}
-    {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
-    : (tensor<1x1x4x1xf32>, tensor<1x3x1x1xf32>) -> tensor<1x1x7x1xf32>
+    window = {stride = [1, 1], pad = [[0, 0], [1, 1]], lhs_dilate = [1, 2]}
+    {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<1x1x4x1xf32>, tensor<1x3x1x1xf32>) -> tensor<1x1x7x1xf32>
   return %y : tensor<1x1x7x1xf32>
-}
-"""
+}"""
 
 print("litert-converter", version("litert-converter"), "ai-edge-litert", version("ai-edge-litert"))
 context = ir.Context()
@@ -32,9 +32,8 @@ with context:
 interpreter = Interpreter(model_content=model)
 interpreter.allocate_tensors()
 print("operators:", [each["op_name"] for each in interpreter._get_ops_details()])
-x = np.array([1.0, 2.0, 3.0, 4.0], "float32").reshape(1, 1, 4, 1)
-found = interpreter.get_signature_runner()(x=x)["out"].flatten()
-right = np.array([2.0, 0.0, 4.0, 0.0, 6.0, 0.0, 8.0], "float32")
+x, right = np.array([1, 2, 3, 4], "float32"), np.array([2, 0, 4, 0, 6, 0, 8], "float32")
+found = interpreter.get_signature_runner()(x=x.reshape(1, 1, 4, 1))["out"].flatten()
 print("LiteRT gives", found, "right is", right)
 fault = abs(found - right).max() > 1e-5
 sys.exit(print("FAULT" if fault else "NO FAULT") or int(fault))

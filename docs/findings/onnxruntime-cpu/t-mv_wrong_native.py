@@ -20,17 +20,12 @@ def main():
         model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = level
-        session = onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         return session.run(None, operands)[0]
 
     random = np.random.default_rng(0)
     a, v = random.random((4, 3), dtype="float32"), random.random(4, dtype="float32")
-    nodes = [
-        helper.make_node("Transpose", ["a"], ["turned"], perm=[1, 0]),
-        helper.make_node("MatMul", ["turned", "v"], ["y"]),
-    ]
+    nodes = [helper.make_node("Transpose", ["a"], ["turned"], perm=[1, 0]), helper.make_node("MatMul", ["turned", "v"], ["y"])]
     found = run(nodes, {"a": a, "v": v})
     plain = run(nodes, {"a": a, "v": v}, level=onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
     print("Transpose, MatMul: found", found, "without optimisations", plain, "right", a.T @ v)

@@ -31,10 +31,8 @@ def main():
 
     fault = False
     for kernel, stride in ((3, 1), (5, 1), (7, 2), (2, 1), (4, 1), (7, 1)):
-        node = helper.make_node(
-            "AveragePool", ["x"], ["y"], kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[kernel // 2] * 4,
-            count_include_pad=1,
-        )  # fmt: skip
+        sizes = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [kernel // 2] * 4}
+        node = helper.make_node("AveragePool", ["x"], ["y"], count_include_pad=1, **sizes)
         x = (np.arange(3 * 28 * 28, dtype="float32") * 5 % 7).reshape(1, 3, 28, 28)
         found, right = run([node], {"x": x})
         off = np.abs(found - right)

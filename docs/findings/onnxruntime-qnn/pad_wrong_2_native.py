@@ -33,12 +33,11 @@ def main():
     bounds = {"start": np.array([2]), "end": np.array([5]), "axis": np.array([2])}
     pads = {"pads": np.array([0, 0, 0, 0, 0, 1])}
     cut = helper.make_node("Slice", ["x", "start", "end", "axis"], ["s"])
-    right_too = run([helper.make_node("Pad", ["x", "pads"], ["y"])], {"x": x}, pads)
     kept = [cut, helper.make_node("Relu", ["s"], ["r"]), helper.make_node("Pad", ["r", "pads"], ["y"])]
-    for found, right in (right_too, run(kept, {"x": x}, {**bounds, **pads})):
-        assert np.abs(found - right).max() == 0, "another fault"
-    found, right = run([cut, helper.make_node("Pad", ["s", "pads"], ["y"])], {"x": x}, {**bounds, **pads})
-    print("found", found, "right", right)
+    apart, right = run(kept, {"x": x}, {**bounds, **pads})
+    found, _ = run([cut, helper.make_node("Pad", ["s", "pads"], ["y"])], {"x": x}, {**bounds, **pads})
+    print("found", found, "with a Relu between, which changes nothing", apart, "right", right)
+    assert np.abs(apart - right).max() == 0, "another fault"
     fault = np.abs(found - right).max() > 0.1
     print("FAULT" if fault else "NO FAULT")
     return int(fault)
