@@ -174,6 +174,7 @@ def _built(name: str, command: Callable[..., Any] | typer.Typer) -> Any:
     app.rich_markup_mode = None
     for info in app.registered_commands:
         info.cls = Command
+        info.short_help = _first_sentence(info.help or getattr(info.callback, "__doc__", None) or "")  # not cut
     app._add_completion = False  # pyright: ignore[reportPrivateUsage] (the whole has it)
     built = typer.main.get_command(app)
     built.name = name

@@ -46,6 +46,7 @@ def test_help_fits_80_columns_and_cuts_no_option(path: str) -> None:
         for option in [each for each in param.opts if each.startswith("--")]:
             assert re.search(rf"^  (-\w, )?(\S+ / )?{option}( |$)", text, re.MULTILINE), option
     assert not re.search(r"<\w+", text), "a type of Python"
+    assert not re.search(r"\w\.\.\.$", text, re.MULTILINE), "a sentence that is cut"
 
 
 @pytest.mark.parametrize("path", [path for path, command in COMMANDS.items() if not hasattr(command, "commands")])
