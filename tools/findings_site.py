@@ -21,7 +21,7 @@ FILTERS = '<div id="findings-index" data-from="findings.json"></div>\n<script sr
 #: How much a page counts in the search; the page of one cause a fifth. The start page has the questions as headings.
 BOOSTS = {"index.md": 4.0, "findings/README.md": 2.0}
 _SCRIPT_LINK = re.compile(r"\]\(((?:[\w./-]*/)?[\w-]+/[\w-]+)\.py\)")
-_FOLDER_LINK = re.compile(r"\]\(([\w-]+/)\)")
+_FOLDER_LINK = re.compile(r"\]\(((?:[\w./-]*/)?[\w-]+/)\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -39,13 +39,14 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         page.meta["hide"] = ["navigation"]  # such pages are in no section, and get the room
     page.meta["search"] = {"boost": BOOSTS.get(source, 0.2 if source.startswith("findings/") else 1.0)}
     if source == "findings/README.md":
-        markdown = _FOLDER_LINK.sub(r"](\1index.md)", markdown.replace(MARK, FILTERS))
+        markdown = markdown.replace(MARK, FILTERS)
     elif source.startswith("findings/"):
         return markdown
 
-    def to_page(link: re.Match[str]) -> str:
-        path = Path("/", source).parent / f"{link[1]}.md"
+    def to_page(link: re.Match[str], name: str) -> str:
+        path = Path("/", source).parent / name
         known = files.get_file_from_path(str(path.resolve()).lstrip("/"))
-        return f"]({link[1]}.md)" if known is not None else link[0]
+        return f"]({name})" if known is not None else link[0]
 
-    return _SCRIPT_LINK.sub(to_page, markdown)
+    markdown = _SCRIPT_LINK.sub(lambda link: to_page(link, f"{link[1]}.md"), markdown)
+    return _FOLDER_LINK.sub(lambda link: to_page(link, f"{link[1]}index.md"), markdown)
