@@ -1,11 +1,12 @@
-"""Runs the commands of a page in an empty folder, and compares their output with the page's.
+"""Runs the commands of a page in a folder that has `examples` alone, and compares their output with the page's.
 
     python tools/run_pages.py README.md docs/ways/*.md            # status 1 where a page differs
     python tools/run_pages.py docs/ways/move-a-model.md --write   # writes the outputs into the page
 
 A block of Python or TOML whose first line is `# NAME` is written to the file NAME. In a `console` block, a line with
 `$ ` is a command for bash, and the lines after it are output. Each of these has to be in the output, in this order;
-numbers and spaces may differ, and a line `…` stands for any lines.
+numbers and spaces may differ, and a line `…` stands for any lines. A block without `console` is a record of a run
+elsewhere.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Numbers, and digests of at least six hexadecimal digits.
 CHANGING = re.compile(r"\b[0-9a-f]*\d[0-9a-f]{5,}\b|\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 SECONDS = 300
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ def run_page(text: str, folder: Path, write: bool) -> tuple[str, list[str]]:
     wrong: list[str] = []
     pieces: list[str] = []
     end = 0
+    (folder / "examples").symlink_to(EXAMPLES)
     for block in BLOCK.finditer(text):
         language, body = block.groups()
         pieces.append(text[end : block.start()])
