@@ -6,6 +6,7 @@ import fnmatch
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -131,6 +132,24 @@ def test_the_container_files_comparison_runs(tmp_path: Path) -> None:
     variables = {**os.environ, "MINDGAP_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-m", "mindgap", *arguments], env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_the_steps_of_the_container_file_run_in_a_fresh_root(tmp_path: Path) -> None:
+    if shutil.which("debootstrap") is None or os.geteuid() != 0:
+        pytest.skip("it takes debootstrap, and the rights of root")
+    (index,) = re.findall(r"TORCH_INDEX=(\S+)", "\n".join(steps("ARG")))
+    listed = [sys.executable, "-m", "pip", "index", "versions", "torch", "--index-url", index]
+    if subprocess.run(listed, capture_output=True).returncode:
+        pytest.skip("PyTorch's index is not reached")
+    begun = ["debootstrap", "--variant=minbase", "bookworm", str(tmp_path / "root")]
+    if (done := subprocess.run(begun, capture_output=True, text=True)).returncode:
+        pytest.skip(f"no mirror of Debian is reached: {done.stderr[-200:]}")
+    command = [sys.executable, "tools/container_steps.py", str(tmp_path / "root")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "1 model × 4 platforms against cpu/eager" in done.stdout
 
 
 def test_llms_txt_has_its_form_and_its_links_lead_somewhere() -> None:

@@ -10,6 +10,7 @@ import email
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -246,3 +247,39 @@ def test_the_first_example_of_the_readme_runs(release: Release, kind: str, tmp_p
     assert all(platform in ran.stdout for platform in platforms)
     assert "failed" not in ran.stdout and "unsupported" not in ran.stdout, ran.stdout
     assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def interpreters(version: str) -> list[str]:
+    """Interpreters of a version: on the path, and those that pyenv keeps."""
+    found = [shutil.which(f"python{version}")]
+    found += map(str, Path(os.environ.get("PYENV_ROOT", "/nowhere")).glob(f"versions/{version}.*/bin/python{version}"))
+    command = ["-c", "import ensurepip, venv"]
+    return [each for each in found if each and subprocess.run([each, *command], capture_output=True).returncode == 0]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    "version", re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+)
+def test_on_each_declared_python_it_installs_from_an_index_and_compares(release: Release, version: str) -> None:
+    python = next(iter(interpreters(version)), None)
+    if python is None:
+        pytest.skip(f"there is no Python {version} here")
+    asked = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(release.wheel.parent), "xxhash"]
+    if subprocess.run(asked, capture_output=True).returncode:
+        pytest.skip("no package index is reached")
+    command = [
+        sys.executable,
+        "tools/fresh_install.py",
+        str(release.wheel),
+        "--python",
+        python,
+        "--extras",
+        "onnxruntime",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    versions = dict(re.findall(r"^(\w+) +(\d\S*)$", done.stdout, re.MULTILINE))
+    assert versions["mindgap"] == mindgap.__version__ and versions["python"].startswith(f"{version}.")
+    assert "1 model × 2 platforms against cpu/eager: 1 identical, 1 rounding; 0 findings" in done.stdout
