@@ -29,7 +29,8 @@
 
   const inCode = (text) => text.split("`").map((part, i) => (i % 2 ? made("code", {}, part) : part));
   const met = (c) => c.zoo === null ? "not counted"
-    : `${c.bound && c.zoo + c.everyday ? "at most " : ""}${c.zoo} zoo models, ${c.everyday} everyday programs`;
+    : [[c.zoo, "zoo models"], [c.everyday, "everyday programs"]]
+      .map(([count, of]) => `${c.bound && count ? "at most " : ""}${count.toLocaleString("en")} ${of}`).join(", ");
   const row = (c) => made("li", {},
     made("a", { href: c.page }, ...inCode(c.title)),
     made("div", {}, [c.runtime, c.stage, c.dtypes.join(", "), met(c)].filter(Boolean).join(" · ") + " · upstream: ",
