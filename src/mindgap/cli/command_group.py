@@ -72,8 +72,7 @@ class Command(TyperCommand):
     """A command whose help shows options in groups and ends with examples that can be copied."""
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        text, _ = _parted(self.help or "")
-        for paragraph in text:
+        for paragraph in _parted(self.help or "")[0]:
             formatter.write_paragraph()
             formatter.write_text(paragraph)
 
