@@ -45,15 +45,12 @@ class CutModel:
                 self.values[name] = to_numpy(initial_value(each, self.folder))
 
     def name(self, place: int) -> str:
-        """Returns the name of a node."""
         return node_name(self.model.graph.node[place], place)
 
     def op(self, place: int) -> str:
-        """Returns the operator of a node."""
         return op_of(self.model.graph.node[place])
 
     def results(self, place: int) -> list[str]:
-        """Returns the names of a node's results."""
         return [name for name in self.model.graph.node[place].output if name]
 
     def operands(self, places: Sequence[int]) -> list[str]:
@@ -81,7 +78,6 @@ class CutModel:
         return made
 
     def fed(self, places: Sequence[int]) -> dict[str, Array]:
-        """Returns the values of the inputs of a part."""
         return {name: self.values[name] for name in self.operands(places) if name not in self._weights}
 
     def _stored(self, name: str) -> Any:

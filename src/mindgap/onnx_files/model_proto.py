@@ -46,7 +46,6 @@ def unique_name(name: str, taken: set[str]) -> str:
 
 
 def subgraphs(node: Any) -> Iterator[Any]:
-    """Yields the graphs that a node holds."""
     for one in node.attribute:
         if one.HasField("g"):
             yield one.g

@@ -46,7 +46,6 @@ class OnnxNode:
     name: str = ""
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Returns an attribute or its default."""
         return self.attributes.get(name, default)
 
     def known(self, position: int) -> Array | None:

@@ -36,7 +36,6 @@ class DrawnOperand:
         return self.shapes.get(names[position], ()) if position < len(names) else ()
 
     def integer(self, name: str, default: int) -> int:
-        """Returns an attribute."""
         return next((each.i for each in self.node.attribute if each.name == name), default)
 
     def holding(self, values: Sequence[float] | Any) -> Recipe:

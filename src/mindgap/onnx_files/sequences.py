@@ -40,9 +40,7 @@ class Translation(Protocol):
     known: set[str]
     sequences: dict[str, tuple[str, ...]]
 
-    def value(self, name: str, scope: Any) -> torch.Tensor:
-        """Returns a value by its name in the graph."""
-        ...
+    def value(self, name: str, scope: Any) -> torch.Tensor: ...
 
     def keep(self, name: str, tensor: torch.Tensor, folded: bool) -> None:
         """Notes a value that no input changes."""

@@ -104,7 +104,6 @@ def bakeable(model: Any, given: Mapping[str, torch.Tensor]) -> set[str]:
 
 
 def is_translated(node: Any) -> bool:
-    """Whether there is a translation of the node's operator."""
     op = op_of(node)
     return op in TRANSLATIONS or op in _OF_SHAPES or op in _KNOWN or op == "Constant"
 
@@ -163,7 +162,6 @@ class _Translation:
         self.names: set[str] = set()
 
     def module(self, outputs: Sequence[str]) -> TranslatedModel:
-        """Returns the program."""
         return TranslatedModel(
             [name for name in self.given if name not in self.baked],
             {name: to_numpy(self.given[name]) for name in self.given if name in self.baked},

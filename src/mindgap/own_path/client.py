@@ -298,7 +298,6 @@ class OwnPathClient:
             each.kill()
 
     def close(self) -> None:
-        """Ends the processes."""
         for each in [*self._processes.values()]:
             each.close()
         self._starter.shutdown()

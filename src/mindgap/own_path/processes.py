@@ -91,6 +91,5 @@ class Processes:
             each.client.shut(each.lock)
 
     def close(self) -> None:
-        """Ends all processes."""
         for each in [*self._all]:
             each.client.shut(each.lock)

@@ -146,7 +146,6 @@ class TranslatedNode(torch.nn.Module):
         self.eval()
 
     def forward(self, *operands: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-        """Returns the node's results in order."""
         result = self.function(*operands)
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
@@ -201,11 +200,9 @@ class TranslatedModel(torch.nn.Module):
 
     @property
     def steps(self) -> list[TranslatedNode]:
-        """The nodes in order."""
         return [self._modules[name] for name in self._steps]  # pyright: ignore[reportReturnType] # put there above
 
     def forward(self, *tensors: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Returns the outputs by name."""
         held: Any = {**self._parameters, **self._buffers}
         values: dict[str, torch.Tensor] = {**held, **dict(zip(self.argument_names, tensors, strict=True))}
         steps = self.steps

@@ -10,17 +10,14 @@ from typing import Any, TypeGuard
 
 
 def is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
-    """A list or a tuple."""
     return isinstance(value, (list, tuple))
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:
-    """A list."""
     return isinstance(value, list)
 
 
 def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
-    """A tuple."""
     return isinstance(value, tuple)
 
 
@@ -30,5 +27,4 @@ def is_table(value: Any) -> TypeGuard[Mapping[str, Any]]:
 
 
 def is_slice(value: Any) -> TypeGuard[slice[Any, Any, Any]]:
-    """A slice."""
     return isinstance(value, slice)

@@ -126,6 +126,29 @@ def test_a_wrong_translation_is_refused_with_the_node(classifier: Path, monkeypa
         capture_built(built(str(classifier)))
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_a_difference_of_rounding_is_no_other_translation(
+    right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers near 40000 of variance 1: of the mean of float32 squares two digits are left, here and there."""
+    path = saved(
+        tmp_path / "m.onnx",
+        [
+            helper.make_node("Add", ["x", "level"], ["warm"], "/warm"),
+            helper.make_node("LayerNormalization", ["warm", "scale"], ["y"], "/norm"),
+        ],
+        [value("x", [4, 64])], [value("y", None)],
+        [numpy_helper.from_array(np.float32(40000), "level"), numpy_helper.from_array(np.ones(64, "f4"), "scale")],
+    )  # fmt: skip
+    if right:
+        assert built(str(path)).program.steps[-1].name == "/norm"
+        return
+    wrong = Translation(lambda node, x, scale: (x - x.mean(-1, keepdim=True)) * scale * 0.9)
+    monkeypatch.setitem(TRANSLATIONS, "LayerNormalization", wrong)
+    with pytest.raises(NoTranslation, match=r"node /norm \(LayerNormalization\): its translation gives other values"):
+        capture_built(built(str(path)))
+
+
 def test_what_was_not_compared_is_said(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mindgap.onnx_files.file._CHECK_S", -1.0)
     with pytest.warns(UserWarning, match=r"not compared with ONNX's reference evaluator: Gather, MatMul"):
