@@ -7,7 +7,7 @@ limit (16 σ), or all together are (root mean square, in σ) than in any replay,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,8 +17,6 @@ from mindgap.graph import Array, MindgapError
 from mindgap.judge.oracle.examination import SIGMAS
 from mindgap_surveys.servers.local_model import LocalText
 from mindgap_surveys.servers.served_texts import How, Place, ServedText
-
-TextVerdict = Literal["rounding", "beyond", "other token"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +39,16 @@ class ComparedPlace:
 
     @property
     def beyond(self) -> bool:
-        """Whether one of them is further off than rounding leads."""
         return self.ratio > 1
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedText:
-    """A prompt, and what follows it, by place: first tokens, the prompt, then what was generated."""
-
     served: ServedText
     places: tuple[ComparedPlace, ...]
 
     @property
-    def verdict(self) -> TextVerdict:
+    def verdict(self) -> Literal["rounding", "beyond", "other token"]:
         """`beyond` outweighs another token: the server cannot be expected to choose the same one."""
         if any(each.beyond for each in self.places):
             return "beyond"
@@ -77,31 +72,30 @@ def compared(
     largest, words = max(one for each in served.places for one in each.logprobs), local.exact.shape[1]
     if largest >= words:
         raise MindgapError(f"the server names token {largest}, and the local model has {words} tokens")
-    return ComparedText(served, tuple(sorted(_places(places, local, step, moved), key=lambda each: each.index)))
-
-
-def _places(places: Sequence[Place], local: LocalText, step: float, moved: int) -> Iterator[ComparedPlace]:
     sigma = (local.limit + step / 2) / SIGMAS
     noise = max(_noise(local, sigma, each, moved) for each in places)
-    for each in places:
-        row, (tokens, got) = each.index + moved, _arrays(each)
-        exact, stepwise = (np.abs(got - side[row][tokens]) for side in (local.exact, local.stepwise))
-        nearer, own = np.minimum(exact, stepwise), sigma[row][tokens]
-        ratio = max(float((nearer / own).max()) / SIGMAS, min(_size(exact / own), _size(stepwise / own)) / noise)
-        best = int(np.argmax(local.exact[row]))
-        lead = 0.0 if each.chosen is None else local.exact[row][best] - local.exact[row][each.chosen]
-        other = each.chosen is not None and lead > SIGMAS * (sigma[row][best] + sigma[row][each.chosen])
-        limit = float(nearer.max()) / ratio if ratio else 0.0
-        yield ComparedPlace(
-            each.index, each.how, len(tokens), float(exact.max()), float(stepwise.max()), limit, ratio, bool(other)
-        )
+    made = [_place(each, local, sigma, noise, moved) for each in places]
+    return ComparedText(served, tuple(sorted(made, key=lambda each: each.index)))
+
+
+def _place(place: Place, local: LocalText, sigma: Array, noise: float, moved: int) -> ComparedPlace:
+    row, (tokens, got) = place.index + moved, place.arrays
+    exact, stepwise = (np.abs(got - side[row][tokens]) for side in (local.exact, local.stepwise))
+    nearer, own = np.minimum(exact, stepwise), sigma[row][tokens]
+    ratio = max(float((nearer / own).max()) / SIGMAS, min(_size(exact / own), _size(stepwise / own)) / noise)
+    best = int(np.argmax(local.exact[row]))
+    chosen = best if place.chosen is None else place.chosen
+    other = local.exact[row][best] - local.exact[row][chosen] > SIGMAS * (sigma[row][best] + sigma[row][chosen])
+    limit = float(nearer.max()) / ratio if ratio else 0.0
+    return ComparedPlace(
+        place.index, place.how, len(tokens), float(exact.max()), float(stepwise.max()), limit, ratio, bool(other)
+    )
 
 
 def _noise(local: LocalText, sigma: Array, place: Place, moved: int) -> float:
     """The largest root mean square, in σ, of the errors of a replay at a place."""
-    row, (tokens, _) = place.index + moved, _arrays(place)
-    errors = local.replays[:, row][:, tokens] - local.stepwise[row][tokens]
-    return max(_size(each) for each in errors / sigma[row][tokens])
+    row, (tokens, _) = place.index + moved, place.arrays
+    return max(map(_size, (local.replays[:, row][:, tokens] - local.stepwise[row][tokens]) / sigma[row][tokens]))
 
 
 def _size(values: Array) -> float:
@@ -111,12 +105,9 @@ def _size(values: Array) -> float:
 def root_mean_square(places: Sequence[Place], logprobs: Array, others: Array | None = None, moved: int = 0) -> float:
     """Of the differences between a model's log-probabilities, [tokens, vocabulary], and the server's at places, or
     `others`."""
-    differences = [
-        logprobs[each.index + moved][tokens] - (got if others is None else others[each.index][tokens])
-        for each in places for tokens, got in (_arrays(each),)
-    ]  # fmt: skip
+    differences: list[Array] = []
+    for each in places:
+        tokens, got = each.arrays
+        got = got if others is None else others[each.index][tokens]
+        differences.append(logprobs[each.index + moved][tokens] - got)
     return _size(np.concatenate(differences))
-
-
-def _arrays(place: Place) -> tuple[Array, Array]:
-    return np.array([*place.logprobs], np.int64), np.array([*place.logprobs.values()])

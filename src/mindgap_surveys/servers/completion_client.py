@@ -6,20 +6,19 @@ reference, "Completions" and "Chat completions". What a server does wrong is a `
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
+import math
 import re
-import socket
 import threading
 import time
-from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from email.message import Message
 from typing import Any, Final, cast
 from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, urlsplit
-from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from mindgap.graph import MindgapError
 from mindgap_surveys.servers.completion_format import (
@@ -65,16 +64,20 @@ class CompletionRequest:
 
 
 class _Refused(Exception):
-    """The server answered with a status that is an error. `pause`: the seconds until the next request."""
+    """The server answered with a status that is an error. `pause`: the seconds until the next request, infinite where
+    it names none."""
 
     def __init__(self, error: HTTPError) -> None:
-        try:
-            text = error.read(4096).decode(errors="replace")
-        except (OSError, http.client.HTTPException):
-            text = ""
+        body, text = cast("Any", error), b""
+        with suppress(OSError, http.client.HTTPException):
+            # What has come: the rest may drip.
+            text = body.read1(4096)
         limited = "it limits the rate: " if error.code == 429 else ""
-        super().__init__(f"{limited}status {error.code} {shown(str(error.reason))}: {shown(text)}".rstrip(": "))
-        self.pause = _pause(error.headers) if error.code in (429, 503) else None
+        words = f"{shown(str(error.reason))}: {shown(text.decode(errors='replace'))}"
+        super().__init__(f"{limited}status {error.code} {words}".rstrip(": "))
+        after = error.headers.get("Retry-After", "")
+        named = error.code in (429, 503) and re.fullmatch(r"\d+(\.\d*)?", after)
+        self.pause = float(after) if named else math.inf
 
 
 class CompletionClient:
@@ -90,7 +93,7 @@ class CompletionClient:
         self._timeout_s, self._key = timeout_s, key
         local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         # A server on this machine is not behind a proxy. A redirection would send a prompt elsewhere.
-        self._opener = build_opener(_NoRedirects, _Stopped, *([ProxyHandler({})] if local else []))
+        self._opener = build_opener(_NoRedirects, *([ProxyHandler({})] if local else []))
 
     def models(self) -> list[str]:
         """The names of the server's models. Raises `MindgapError` where it does not say."""
@@ -105,60 +108,55 @@ class CompletionClient:
     def complete(self, asked: CompletionRequest) -> Completion:
         """Asks once; again, after the time that it names, where the server limits the rate."""
         path = "chat/completions" if asked.chat else "completions"
-        data = json.dumps(asked.body()).encode()
-        started = time.monotonic()
-        for waited in range(_RETRIES + 1):
+        read = completion_from_events if asked.stream else completion_from_text
+        data, started, waited = json.dumps(asked.body()).encode(), time.monotonic(), 0
+        while True:
             try:
-                read = completion_from_events if asked.stream else completion_from_text
                 completion = read(self._read(path, data), asked.chat)
                 return replace(completion, waited=waited, seconds=time.monotonic() - started)
             except _Refused as error:
-                if error.pause is None or waited == _RETRIES:
+                if error.pause > _LONGEST_WAIT_S or waited == _RETRIES:
                     return Completion(error=f"{error}{' after waiting' if waited else ''}", waited=waited)
                 time.sleep(error.pause)
-            except BadAnswer as error:
-                return Completion(error=str(error), waited=waited)
-            except (OSError, http.client.HTTPException) as error:
+                waited += 1
+            except (BadAnswer, OSError, http.client.HTTPException) as error:
                 return Completion(error=_reason(error), waited=waited)
-        raise AssertionError("the last round returns")
 
     def _read(self, path: str, data: bytes | None = None) -> str:
-        """The body of an answer. Raises `BadAnswer`, `_Refused`, `OSError`, `http.client.HTTPException`.
+        """Returns the body of an answer. Raises `BadAnswer`, `_Refused`, `OSError`, `http.client.HTTPException`.
 
-        A socket's timeout is of one read; a server that drips is stopped all the same.
+        A socket's timeout is of one read: a thread reads, and is left behind where a server drips.
         """
         headers = {"Accept": "application/json", **({"Authorization": f"Bearer {self._key}"} if self._key else {})}
-        request = _StoppedRequest(f"{self.url}/{path}", data, headers)
         if data is not None:
-            request.add_header("Content-Type", "application/json")
-        timer = threading.Timer(self._timeout_s, request.stop)
-        timer.daemon = True
-        timer.start()
+            headers["Content-Type"] = "application/json"
+        request, body = Request(f"{self.url}/{path}", data, headers), Future[bytes]()
+
+        def read() -> None:
+            try:
+                body.set_result(self._body(request))
+            except Exception as error:  # `result` raises it
+                body.set_exception(error)
+
+        threading.Thread(target=read, daemon=True).start()
         try:
-            answer = self._body(request)
-        except HTTPError as error:
-            with error:
-                raise _Refused(error) from None
-        except (OSError, http.client.HTTPException):
-            if request.stopped:
-                raise TimeoutError from None
-            raise
-        finally:
-            timer.cancel()
-        if request.stopped:
-            raise TimeoutError
-        try:
-            return answer.decode()
+            return body.result(self._timeout_s).decode()
         except UnicodeDecodeError:
             raise BadAnswer("it sent bytes that are no text") from None
 
     def _body(self, request: Request) -> bytes:
-        data = bytearray()
-        with self._opener.open(request, timeout=self._timeout_s) as answer:
-            while part := answer.read1(1 << 16):
-                data += part
-                if len(data) > _MOST_BYTES:
-                    raise BadAnswer(f"it sent more than {_MOST_BYTES >> 20} MiB")
+        data, until = bytearray(), time.monotonic() + self._timeout_s
+        try:
+            with self._opener.open(request, timeout=self._timeout_s) as answer:
+                while part := answer.read1(1 << 16):
+                    data += part
+                    if time.monotonic() > until:
+                        raise TimeoutError
+                    if len(data) > _MOST_BYTES:
+                        raise BadAnswer(f"it sent more than {_MOST_BYTES >> 20} MiB")
+        except HTTPError as error:
+            with error:
+                raise _Refused(error) from None
         return bytes(data)
 
 
@@ -179,57 +177,14 @@ def _address(url: str) -> SplitResult:
     return parts
 
 
-class _StoppedRequest(Request):
-    """A request whose connection another thread can end."""
-
-    connection: socket.socket | None = None
-    stopped = False
-
-    def stop(self) -> None:
-        """Ends the connection, so that every read of it ends too."""
-        self.stopped = True
-        if self.connection is not None:
-            with contextlib.suppress(OSError):
-                # Of a TLS connection, without a last message to the server.
-                socket.socket.shutdown(self.connection, socket.SHUT_RDWR)
-
-
-class _Stopped(HTTPHandler, HTTPSHandler):
-    """Gives requests their connections."""
-
-    def do_open(self, http_class: Callable[..., Any], req: Request, **http_conn_args: Any) -> Any:
-        def opened(host: str, **given: Any) -> Any:
-            connection = http_class(host, **given)
-            connect = connection.connect
-
-            def connected() -> None:
-                connect()
-                if isinstance(req, _StoppedRequest):
-                    req.connection = connection.sock
-                    if req.stopped:
-                        raise TimeoutError
-
-            connection.connect = connected
-            return connection
-
-        return super().do_open(cast("Any", opened), req, **http_conn_args)
-
-
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
         return None
 
 
-def _pause(headers: Message) -> float | None:
-    """Seconds to wait before the next try; None for a server that names more than is waited, or nothing."""
-    try:
-        seconds = float(headers.get("Retry-After", ""))
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds <= _LONGEST_WAIT_S else None
-
-
 def _reason(error: Exception) -> str:
+    if isinstance(error, BadAnswer):
+        return str(error)
     inner = error.reason if isinstance(error, URLError) else error
     if isinstance(inner, TimeoutError):
         return "it did not answer in time (--timeout)"

@@ -26,8 +26,14 @@ _NEARER: Final = 0.5
 _RELATED: Final = 0.8
 #: So many of them, the nearest first, are judged.
 _TRIED: Final = 2
-_SLOWER: Final = (2.0, 4.0, 8.0, 16.0, 0.5, 0.25)
-_BASES: Final = (math.inf, 1e4, 5e5, 1e6)
+#: What servers do otherwise with positions.
+_POSITIONS: Final = {
+    **{f"positions that begin at {shift}": Change(shift=shift) for shift in (1, 2)},
+    **{f"rotary embeddings that turn {times:g} times slower": Change(slower=times) for times in (2.0, 4.0, 8.0, 16.0)},
+    **{f"rotary embeddings that turn {times:g} times as fast": Change(slower=1 / times) for times in (2.0, 4.0)},
+    "rotary embeddings without scaling": Change(base=math.inf),
+    **{f"a base of rotary embeddings of {base:g}": Change(base=base) for base in (1e4, 5e5, 1e6)},
+}
 _DTYPES: Final = ("bfloat16", "float16")
 #: Bits of quantised weights, the most first.
 _BITS: Final = (8, 4)
@@ -44,10 +50,10 @@ class Diagnosis:
     explained: bool = False
 
 
-_SAMPLING: Final = Diagnosis(
-    "sampling", "the log-probabilities are the model's, and a chosen token is not the likeliest at temperature 0: "
-    "penalties or defaults of generation_config.json, or another temperature",
-)  # fmt: skip
+_SAMPLING: Final = (
+    "the log-probabilities are the model's, and a chosen token is not the likeliest at temperature 0: penalties or "
+    "defaults of generation_config.json, or another temperature"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,59 +73,49 @@ def diagnose(
     """Returns None where all is rounding. `step`: as of `compared`. `most`: tokens that the model takes."""
     wrong = [each for each in texts if each.verdict == "beyond"]
     if not wrong:
-        return _SAMPLING if any(each.verdict == "other token" for each in texts) else None
+        return Diagnosis("sampling", _SAMPLING) if any(each.verdict == "other token" for each in texts) else None
     before = [text for text in wrong if any(p.beyond and p.how != "decoding" for p in text.places)]
     if not before:
         first = min(p.index - text.served.length + 2 for text in wrong for p in text.places if p.beyond)
         detail = f"every prompt is right, and single steps of decoding are not, from generated token {first} on"
         return Diagnosis("cache", detail)
     text = max(before, key=lambda each: len(each.served.ids))
-    guesses = [*_other_tokens(text.served, vocabulary), *_other_positions(text.served)]
+    guesses = [*_other_tokens(text.served, vocabulary)]
+    guesses += [_Guess("positions or RoPE scaling", name, text.served.ids, each) for name, each in _POSITIONS.items()]
     words = model.logits.shape[-1]
     possible = [each for each in guesses if len(each.ids) + 2 <= most and max(each.ids) < words]
     nearest = _nearest(model, text.served, possible)
-    return (
-        _explained(model, text.served, nearest, step)
-        or _tokens_differ(text)
-        or _from_a_place_on(texts)
-        or next((Diagnosis(one.cause, f"with {one.detail}, the local model comes nearest") for one in nearest), None)
-        or _everywhere(model, text.served)
-    )
+    for guess in nearest[:_TRIED]:
+        local = model.text(guess.ids, guess.change)
+        if compared(text.served, local, step, guess.moved, guess.change is not None).verdict != "beyond":
+            return Diagnosis(guess.cause, f"with {guess.detail}, the local model gives the same within rounding", True)
+    seen = _tokens_differ(text) or _from_a_place_on(texts)
+    if seen is None and nearest:
+        seen = Diagnosis(nearest[0].cause, f"with {nearest[0].detail}, the local model comes nearest")
+    return seen or _everywhere(model, text.served)
 
 
 def _other_tokens(served: ServedText, vocabulary: Vocabulary) -> Iterator[_Guess]:
     """The prompt with special tokens more or less, by another template, or without one. Of a server that counts its
     tokens, those of as many."""
     tokenizer, own, rest = vocabulary.tokenizer, served.ids[: served.length], served.ids[served.length :]
-    named = [*zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True)]
-    prompts = [(f"an additional {name} at the start of the prompt", (one, *own)) for name, one in named]
-    prompts += [(f"an additional {name} at the end of the prompt", (*own, one)) for name, one in named]
-    prompts += [(f"no {name} at the start of the prompt", own[1:]) for name, one in named if one == own[0]]
-    prompts += [(f"no {name} at the end of the prompt", own[:-1]) for name, one in named if one == own[-1]]
+    prompts: dict[str, Sequence[int]] = {}
+    for name, one in zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True):
+        prompts[f"an additional {name} at the start of the prompt"] = (one, *own)
+        prompts[f"an additional {name} at the end of the prompt"] = (*own, one)
+        prompts[f"no {name} at the start of the prompt"] = own[1:] if one == own[0] else ()
+        prompts[f"no {name} at the end of the prompt"] = own[:-1] if one == own[-1] else ()
     if tokenizer.chat_template:
-        prompts += [("the chat template", vocabulary.chat(served.prompt))]
-        prompts += [("the chat template, and no beginning of the answer", vocabulary.chat(served.prompt, False))]
-    texts = {
-        "the plain text of the prompt": served.prompt, "a space before the prompt": f" {served.prompt}",
-        "a line end after the prompt": f"{served.prompt}\n", "no spaces around the prompt": served.prompt.strip(),
-    }  # fmt: skip
-    prompts += [(detail, tuple(tokenizer(text)["input_ids"])) for detail, text in texts.items()]
-    for detail, ids in prompts:
+        prompts["the chat template"] = vocabulary.chat(served.prompt)
+        prompts["the chat template, and no beginning of the answer"] = vocabulary.chat(served.prompt, False)
+    for detail, text in (
+        ("the plain text of the prompt", served.prompt), ("a space before the prompt", f" {served.prompt}"),
+        ("a line end after the prompt", f"{served.prompt}\n"), ("no spaces around the prompt", served.prompt.strip()),
+    ):  # fmt: skip
+        prompts[detail] = tuple(tokenizer(text)["input_ids"])
+    for detail, ids in prompts.items():
         if ids and ids != own and served.counted in (None, len(ids)):
             yield _Guess("template or BOS token", detail, (*ids, *rest), moved=len(ids) - len(own))
-
-
-def _other_positions(served: ServedText) -> Iterator[_Guess]:
-    changes = {f"positions that begin at {shift}": Change(shift=shift) for shift in (1, 2)}
-    for each in _SLOWER:
-        times = f"{each:g} times slower" if each > 1 else f"{1 / each:g} times as fast"
-        changes[f"rotary embeddings that turn {times}"] = Change(slower=each)
-    changes |= {
-        "rotary embeddings without scaling" if math.isinf(base) else f"a base of rotary embeddings of {base:g}":
-        Change(base=base) for base in _BASES
-    }  # fmt: skip
-    for detail, change in changes.items():
-        yield _Guess("positions or RoPE scaling", detail, served.ids, change)
 
 
 def _nearest(model: LocalModel, served: ServedText, guesses: Sequence[_Guess]) -> list[_Guess]:
@@ -132,14 +128,6 @@ def _nearest(model: LocalModel, served: ServedText, guesses: Sequence[_Guess]) -
         if far < _NEARER * root_mean_square(places, exact):
             left.append((far, guess))
     return [guess for _, guess in sorted(left, key=lambda each: each[0])]
-
-
-def _explained(model: LocalModel, served: ServedText, nearest: Sequence[_Guess], step: float) -> Diagnosis | None:
-    for guess in nearest[:_TRIED]:
-        local = model.text(guess.ids, guess.change)
-        if compared(served, local, step, guess.moved, guess.change is not None).verdict != "beyond":
-            return Diagnosis(guess.cause, f"with {guess.detail}, the local model gives the same within rounding", True)
-    return None
 
 
 def _tokens_differ(text: ComparedText) -> Diagnosis | None:

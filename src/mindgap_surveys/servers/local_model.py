@@ -6,17 +6,17 @@ each operator's result rounded, and with random errors of each operator's size.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from functools import cache, partial
+from typing import Final
 
 import numpy as np
 import torch
 
 from mindgap.aten.functional import functionalize
 from mindgap.graph import Array, Graph, MindgapError, TensorSpec, TensorStore, materialise
-from mindgap.judge.oracle import FEW, Oracle, OracleError
+from mindgap.judge.oracle import Oracle
 from mindgap.judge.oracle.evaluation.formats import FORMATS
 from mindgap.judge.oracle.examination import SIGMAS, expect_floor
 
@@ -48,17 +48,16 @@ class Change:
         if name == "position_ids":
             return array + self.shift
         if name.endswith(_FREQUENCIES):
-            return (_frequencies(self.base, array) / self.slower).astype(array.dtype)
+            return (self._frequencies(array) / self.slower).astype(array.dtype)
         return _rounded_rows(array, self.bits) if self.bits and role == "parameter" and array.ndim > 1 else array
 
-
-def _frequencies(base: float, array: Array) -> Array:
-    """Those of a base; of an infinite one, of the base that the model's own two fastest have."""
-    count = array.size
-    if not base or count < 2:
-        return array
-    base = float(array[0] / array[1]) ** count if np.isinf(base) else base
-    return base ** (-np.arange(count) / count)
+    def _frequencies(self, array: Array) -> Array:
+        """Those of the base; of an infinite one, of the base that the model's own two fastest have."""
+        count = array.size
+        if not self.base or count < 2:
+            return array
+        base = float(array[0] / array[1]) ** count if np.isinf(self.base) else self.base
+        return base ** (-np.arange(count) / count)
 
 
 def _rounded_rows(array: Array, bits: int) -> Array:
@@ -86,35 +85,31 @@ class LocalModel:
     """A causal language model. `graph_of` is called once for each number of tokens and dtype; what it raises passes."""
 
     def __init__(self, graph_of: GraphOf, tensors: TensorStore) -> None:
-        self._graph_of, self._tensors = graph_of, tensors
-        self._graphs: dict[tuple[int, str], Graph] = {}
-        self._longest = 1
+        self._graph_of, self._tensors, self._longest = cache(partial(_logits_of, graph_of)), tensors, 1
 
     def prepare(self, tokens: int) -> None:
-        """Texts are padded to so many tokens, which a causal model does not see: one capture serves all."""
+        """Pads texts to so many tokens, which a causal model does not see: one capture serves all."""
         self._longest = max(self._longest, tokens)
 
     @property
     def logits(self) -> TensorSpec:
-        """Dtype and shape of the logits."""
-        graph = self._graph("")
+        graph = self._graph_of(self._longest, "")
         spec = graph.values[graph.outputs[0]]
         assert spec is not None
         return spec
 
     def exact(self, ids: Sequence[int], change: Change | None = None) -> Array:
-        """Log-probabilities in float64 from the inputs on, [tokens, vocabulary]."""
-        with _explained():
-            return _log_softmax(self._oracle(ids, change, "").wide[self._number])[: len(ids)].numpy()
+        """Returns log-probabilities in float64 from the inputs on, [tokens, vocabulary]. Raises `MindgapError`."""
+        oracle = self._oracle(ids, change)
+        return _log_softmax(oracle.wide[oracle.graph.outputs[0]])[: len(ids)].numpy()
 
     def text(self, ids: Sequence[int], change: Change | None = None, dtype: str = "") -> LocalText:
         """`dtype`: of weights and operators, by default the folder's. Raises `MindgapError`."""
-        with _explained():
-            oracle = self._oracle(ids, change, dtype)
-            oracle.replays.ensure(FEW)
-            expected = oracle.expectation(self._number)
+        oracle = self._oracle(ids, change, dtype)
+        number = oracle.graph.outputs[0]
+        expected = oracle.expectation(number)
         step = _log_softmax(expected.step)
-        replays = torch.stack([_log_softmax(each).float() for each in oracle.replays.kept[self._number]])
+        replays = torch.stack([_log_softmax(each).float() for each in oracle.replays.kept[number]])
         sigma = expect_floor((replays - step).square().mean(0).sqrt(), step.abs())
         logits = expected.step[0].double().abs()
         rounding = FORMATS[expected.dtype].u * (logits + (step.exp() * logits).sum(-1, keepdim=True))
@@ -122,36 +117,25 @@ class LocalModel:
         exact, stepwise, limits = (each[: len(ids)].numpy() for each in (_log_softmax(expected.wide), step, limit))
         return LocalText(exact, stepwise, limits, replays[:, : len(ids)].numpy())
 
-    def _oracle(self, ids: Sequence[int], change: Change | None, dtype: str) -> Oracle:
+    def _oracle(self, ids: Sequence[int], change: Change | None, dtype: str = "") -> Oracle:
         self.prepare(len(ids))
         if max(ids) >= self.logits.shape[-1]:
             raise MindgapError(f"token {max(ids)} is none of the local model's {self.logits.shape[-1]}")
-        graph = self._graph(dtype)
+        graph = self._graph_of(self._longest, dtype)
         tokens = np.array([*ids, *[ids[-1]] * (self._longest - len(ids))], np.int64)[None]
         given = [tokens, *(materialise(each, self._tensors) for each in graph.inputs[1:])]
         if change is not None:
             named = zip(graph.labels.inputs, given, graph.inputs, strict=True)
             given = [change.applied(name, array, one.role) for name, array, one in named]
-        self._number = graph.outputs[0]
-        return Oracle(graph, given, keep=frozenset({self._number}))
-
-    def _graph(self, dtype: str) -> Graph:
-        key = self._longest, dtype
-        if key not in self._graphs:
-            graph = functionalize(self._graph_of(*key)).graph
-            # The keys and values, which a call returns too, are not looked at.
-            labels = replace(graph.labels, outputs=graph.labels.outputs[:1], decisions=())
-            self._graphs[key] = replace(graph, outputs=graph.outputs[:1], labels=labels)
-        return self._graphs[key]
+        return Oracle(graph, given, keep=frozenset(graph.outputs))
 
 
-@contextlib.contextmanager
-def _explained() -> Generator[None]:
-    try:
-        yield
-    except OracleError as error:
-        raise MindgapError(f"what rounding can do is not known: {error}") from None
+def _logits_of(graph_of: GraphOf, tokens: int, dtype: str) -> Graph:
+    """The functional graph without the keys and values, which a call returns too."""
+    graph = functionalize(graph_of(tokens, dtype)).graph
+    labels = replace(graph.labels, outputs=graph.labels.outputs[:1], decisions=())
+    return replace(graph, outputs=graph.outputs[:1], labels=labels)
 
 
-def _log_softmax(logits: Any) -> torch.Tensor:
+def _log_softmax(logits: torch.Tensor) -> torch.Tensor:
     return torch.log_softmax(logits[0].double(), -1)

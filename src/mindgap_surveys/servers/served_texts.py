@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from mindgap.graph import MindgapError
+import numpy as np
+
+from mindgap.graph import Array, MindgapError
 from mindgap_surveys.servers.completion_client import CompletionClient, CompletionRequest
 from mindgap_surveys.servers.completion_format import Completion, ServedToken
 
@@ -26,6 +28,10 @@ class Place:
     how: How
     logprobs: Mapping[int, float]
     chosen: int | None
+
+    @property
+    def arrays(self) -> tuple[Array, Array]:
+        return np.array([*self.logprobs], np.int64), np.array([*self.logprobs.values()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +105,17 @@ class TextServer:
         places: list[Place] = []
         generated: list[int] = []
         for number, top in enumerate(completion.top):
-            place = self._place(len(ids) + number - 1, "decoding" if number else "prompt", top)
-            places.append(place)
-            if place.chosen is None:
+            places.append(self._place(len(ids) + number - 1, "decoding" if number else "prompt", top))
+            if (chosen := places[-1].chosen) is None:
                 break
-            generated.append(place.chosen)
-        if not self._request.chat:
-            places += self._first_tokens(ids)
+            generated.append(chosen)
+        lengths = {*(2**power for power in range((len(ids) - 1).bit_length())), len(ids)}
+        for length in () if self._request.chat else sorted(lengths):
+            first = self._beginning(ids[:length], len(ids))
+            if first is not None and first.top:
+                places.append(self._place(length - 1, "first tokens", first.top[0]))
         text = (*ids, *generated)[: max(each.index for each in places) + 1]
         return ServedText(prompt, text, len(ids), completion.prompt_tokens, tuple(places), self._by_number)
-
-    def _first_tokens(self, ids: tuple[int, ...]) -> list[Place]:
-        places: list[Place] = []
-        for length in sorted({*(2**power for power in range((len(ids) - 1).bit_length())), len(ids)}):
-            completion = self._beginning(ids[:length], len(ids))
-            if completion is not None and completion.top:
-                places.append(self._place(length - 1, "first tokens", completion.top[0]))
-        return places
 
     def _beginning(self, ids: tuple[int, ...], whole: int) -> Completion | None:
         """The token after some: given as numbers, or of a server that takes none, as a text with these tokens; None
@@ -132,32 +132,27 @@ class TextServer:
         return self._completed(replace(request, prompt=text))
 
     def _completed(self, request: CompletionRequest) -> Completion:
-        completion = self._client.complete(request)
+        completion, url = self._client.complete(request), self._client.url
         if completion.error and self._request.numbered:
             # Some servers refuse what they do not know.
             plain = self._client.complete(replace(request, numbered=False))
             if not plain.error:
                 self._request, completion = replace(self._request, numbered=False), plain
         if completion.error:
-            raise MindgapError(f"{self._client.url}: {completion.error}")
+            raise MindgapError(f"{url}: {completion.error}")
         if not completion.top:
-            raise MindgapError(
-                f"{self._client.url}: it gives no log-probabilities (logprobs), which are compared with the model's"
-            )
-        self._check(completion)
-        return completion
-
-    def _check(self, completion: Completion) -> None:
+            raise MindgapError(f"{url}: it gives no log-probabilities (logprobs), which are compared with the model's")
         tokens = [each for top in completion.top for each in top]
-        unknown = [each.text for each in tokens if not self._vocabulary.numbers(each)]
+        unknown = [repr(each.text) for each in tokens if not self._vocabulary.numbers(each)]
         if len(unknown) * 2 > len(tokens):
             raise MindgapError(
-                f"{self._client.url}: it names tokens that the folder's tokenizer does not have "
-                f"({', '.join(map(repr, unknown[:3]))}): the folder is of another model"
+                f"{url}: it names tokens that the folder's tokenizer does not have ({', '.join(unknown[:3])}): the "
+                "folder is of another model"
             )
+        return completion
 
     def _place(self, index: int, how: How, top: Sequence[ServedToken]) -> Place:
         self._decimals = max(self._decimals, *(len(repr(each.logprob).partition(".")[2]) for each in top), 0)
-        single = {min(numbers): each.logprob for each in top if len(numbers := self._vocabulary.numbers(each)) == 1}
-        chosen = self._vocabulary.numbers(top[0]) if top else set[int]()
-        return Place(index, how, single, min(chosen) if len(chosen) == 1 else None)
+        named = [(self._vocabulary.numbers(each), each.logprob) for each in top]
+        single = {min(numbers): logprob for numbers, logprob in named if len(numbers) == 1}
+        return Place(index, how, single, min(named[0][0]) if named and len(named[0][0]) == 1 else None)
