@@ -32,8 +32,7 @@ from mindgap.platforms.pytorch.execution.eager_executable import EagerExecutable
 from mindgap.run.outcome import Job, Outcome
 from mindgap.sources.libraries import declare_operators
 from mindgap_diagnosis.precision.candidates import candidates
-from mindgap_diagnosis.precision.finding import find_precision
-from mindgap_diagnosis.precision.result import Bound
+from mindgap_diagnosis.precision.finding import Bound, find_precision
 from mindgap_diagnosis.precision.targets import GraphTarget
 
 Made = tuple[nn.Module, tuple[torch.Tensor, ...]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -15,15 +14,11 @@ Arguments = Mapping[str, Array]
 #: How much larger the values of one channel are. Trained language models have such channels (Sun et al., 2024).
 _LARGE: Final = 100.0
 #: Of images that torchvision normalises: mean and standard deviation by channel.
-_MEAN, _STD = np.array((0.485, 0.456, 0.406)), np.array((0.229, 0.224, 0.225))
-
-
-def _is_mask(array: Array) -> bool:
-    return array.dtype.kind == "b" or (array.dtype.kind in "iu" and bool(np.isin(array, (0, 1)).all()))
+_MEAN, _STD = np.array(((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))[:, :, None, None]
 
 
 def _is_tokens(array: Array) -> bool:
-    return array.dtype.kind in "iu" and array.ndim > 0 and not _is_mask(array)
+    return array.dtype.kind in "iu" and array.ndim > 0 and not np.isin(array, (0, 1)).all()
 
 
 def _is_float(array: Array) -> bool:
@@ -44,8 +39,7 @@ def _constant_area(array: Array) -> Array:
 
 def _large_channel(array: Array) -> Array:
     made = array.copy()
-    channels = np.moveaxis(made, 1 if array.ndim == 4 else -1, 0)
-    channels[0] = channels[0] * _LARGE
+    np.moveaxis(made, 1 if array.ndim == 4 else -1, 0)[0] *= _LARGE
     return made
 
 
@@ -53,24 +47,21 @@ def _picture(array: Array) -> Array:
     """A ramp from black to white, normalised as pictures are."""
     if array.ndim != 4 or array.shape[1] != 3:
         return array
-    height, width = array.shape[2:]
-    ramp = np.linspace(0.0, 1.0, height * width).reshape(height, width)
-    picture = (ramp[None] - _MEAN[:, None, None]) / _STD[:, None, None]
-    return np.broadcast_to(picture, array.shape).astype(array.dtype)
+    ramp = np.linspace(0.0, 1.0, array[0, 0].size).reshape(array.shape[2:])
+    return np.broadcast_to((ramp - _MEAN) / _STD, array.shape).astype(array.dtype)
 
 
 def _padded(array: Array) -> Array:
     """The last half of the rows is padding: zero in tokens, in masks and in floats."""
     made = array.copy()
-    rows = np.moveaxis(made, _rows(array), 0)
-    rows[math.ceil(len(rows) / 2) :] = 0
+    np.moveaxis(made, _rows(array), 0)[(array.shape[_rows(array)] + 1) // 2 :] = 0
     return made
 
 
 #: How sets are made, by name: what an argument must be, and what it becomes.
 DERIVED: Final[Mapping[str, tuple[Callable[[Array], bool], Callable[[Array], Array]]]] = {
     "constant_area": (lambda a: _is_float(a) and a.ndim > 1, _constant_area),
-    "zeros": (_is_float, lambda a: np.zeros_like(a)),
+    "zeros": (_is_float, np.zeros_like),
     "large_channel": (_is_float, _large_channel),
     "times_8": (_is_float, lambda a: a * a.dtype.type(8)),
     "picture": (_is_float, _picture),

@@ -85,6 +85,32 @@ class Masked(torch.nn.Module):
         return F.scaled_dot_product_attention(x, x, x, attn_mask=mask[:, None, :, None] & mask[:, None, None, :])
 
 
+class Centred(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(256)
+
+    def forward(self, kelvin):
+        return self.norm(kelvin)
+
+
+class Means(torch.nn.Module):
+    def forward(self, words, values):
+        rows = words[:, None].expand(values.shape)
+        return torch.zeros(8, 4).scatter_reduce(0, rows, values, "mean", include_self=False)
+
+
+def centred():
+    torch.manual_seed(0)
+    above = 40 * torch.randn(2, 6, 128)
+    return Centred().eval(), (1234 + torch.cat([above, -above], 2),)  # their mean is the thread's number
+
+
+def means():
+    torch.manual_seed(0)
+    return Means(), (torch.randperm(8), torch.randn(8, 4))
+
+
 def pooled():
     torch.manual_seed(0)
     return Pooled(), (torch.rand(1, 3, 15, 15),)
@@ -133,11 +159,19 @@ def test_a_fault_that_random_numbers_hide_is_found_with_its_set(tmp_path: Path) 
         pytest.param("softened", "openvino/cpu@frontend=onnx,precision=f32", "large_channel", id="openvino 23673"),
         # A row that is masked whole.
         pytest.param("masked", "openvino/cpu@precision=f32", "padded_rows", id="openvino 35959"),
+        # The exporter's lowest float for minus infinity makes such a row the mean of the values.
+        pytest.param("masked", "onnxruntime/cpu", "padded_rows", id="onnxscript 2654"),
+        # The variance of equal numbers, as the mean of squares less the square of the mean, is below zero.
+        pytest.param("centred", "onnxruntime/cpu@env=1.20.1", "constant_area", id="onnxruntime 21935"),
+        # Of several values for one place the exporter takes the last; each place has one where words differ.
+        pytest.param("means", "onnxruntime/cpu", "repeated_tokens", id="onnxscript 582"),
     ],
 )
 def test_a_fault_of_a_thread_that_random_numbers_hide(program: str, platform: str, shown: str, tmp_path: Path) -> None:
     """Faults of released versions; given.npz is calm, and the worst set is one that the thread describes."""
     (tmp_path / "contrast.py").write_text(PROGRAM)
+    if version := platform.partition("env=")[2]:
+        assert mindgap("env", "create", version, f"onnxruntime=={version}", cwd=tmp_path).status == 0
     ran = mindgap("stress", f"contrast.py:{program}", "-p", platform, "--no-own-path", "--json", cwd=tmp_path)
     assert ran.status == 1, ran.err
     (row,) = json.loads(ran.out)["rows"]

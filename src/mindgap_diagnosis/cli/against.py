@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
+from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 from rich.text import Text
@@ -16,6 +15,7 @@ from mindgap.cli.progress import progress
 from mindgap.cli.sources import OnlyPlatform, source_client, subjects
 from mindgap.cli.streams import Exit, complain, result_stream, status_of
 from mindgap.cli.tables import Lines, print_report
+from mindgap.cli.trace import json_text
 from mindgap.graph import Graph, MindgapError, default_tensor_store, materialise
 from mindgap.own_path.client import OwnPathClient
 from mindgap.own_path.runners import check_file
@@ -23,7 +23,7 @@ from mindgap.platforms.registry import canonical
 from mindgap.results.settings import DEADLINE_S, RunSettings
 from mindgap.source_worker.client import ProgramRefused
 from mindgap.workflows.diff import Report, diff_many
-from mindgap_diagnosis.versions.runs import one_program
+from mindgap_diagnosis.versions.bisection import one_program
 
 if TYPE_CHECKING:
     from mindgap_diagnosis.rewrites.parting import Parting
@@ -53,6 +53,7 @@ def against(
     sides = _checked(old, new)
     check_file(platform, new, False)
     settings, tensors = RunSettings(deadline_s=seconds(deadline)), default_tensor_store()
+    from mindgap_diagnosis.rewrites.parting import first_parting
     from mindgap_diagnosis.rewrites.structure import structural_changes
 
     def run() -> Report:
@@ -72,11 +73,13 @@ def against(
     with result_stream() as out:
         report, status = finished(run)
         given = [materialise(each, tensors) for graph in graphs for each in graph.inputs if each.role == "input"]
-        changes, parting = structural_changes(*sides), _parting(sides, given)
+        changes, fed = structural_changes(*sides), dict(zip(sides[0].inputs, given, strict=False))
+        parting = "The values inside were not compared: the old file has no translation."
+        if len(given) == len(sides[0].inputs):
+            parting = first_parting(old, new, fed)
         if as_json:
-            parted = parting if isinstance(parting, str) else asdict(parting)
-            found = {"report": json.loads(report.to_json()), "structure": asdict(changes), "first_parting": parted}
-            out.write(json.dumps(found, indent=1) + "\n")
+            answer = {"report": json.loads(report.to_json()), "structure": changes, "first_parting": parting}
+            out.write(json_text(answer))
         else:
             print_report(report, out)
             _print(changes, parting, out)
@@ -89,50 +92,36 @@ def against(
 
 def _checked(old: Path, new: Path) -> tuple[OnnxFile, OnnxFile]:
     """Both files, read. Raises `MindgapError` for what is no ONNX file, and for files of two models."""
+    from mindgap_diagnosis.rewrites.structure import check_one_model, read_onnx
+
     for each in (new, old):
         if each.suffix != ".onnx" or not each.is_file():
             raise MindgapError(f"{each}: {'it is no .onnx file' if each.is_file() else 'there is no such file'}")
-    from mindgap_diagnosis.rewrites.structure import check_one_model, read_onnx
-
     sides = read_onnx(old), read_onnx(new)
     check_one_model(*sides)
     return sides
-
-
-def _parting(sides: tuple[OnnxFile, OnnxFile], given: list[Any]) -> Parting | str:
-    from mindgap_diagnosis.rewrites.parting import first_parting
-
-    old, new = sides
-    if len(given) != len(old.inputs):
-        return "The values inside were not compared: the old file has no translation."
-    return first_parting(old.path, new.path, dict(zip(old.inputs, given, strict=True)))
 
 
 def _print(changes: StructuralChanges, parting: Parting | str, out: TextIO) -> None:
     lines = Lines(out)
     lines.put(Text())
     lines.put(Text("What the rewrite did", style="bold"))
-    texts = [
-        f"nodes {changes.nodes[0]} -> {changes.nodes[1]}, constants {changes.constants[0]} -> {changes.constants[1]}"
+    counts = (("gone", changes.gone), ("new", changes.added))
+    kinds = [
+        [f"nodes {changes.nodes[0]} -> {changes.nodes[1]}, constants {changes.constants[0]} -> {changes.constants[1]}"],
+        [f"{word}: {', '.join(f'{n} {op}' for op, n in each)}" for word, each in counts if each],
+        [f"{' + '.join(olds)} -> {new}" for olds, new in changes.replaced],
+        [f"folded: {each}" for each in changes.folded],
+        [f"attribute {name}: {before} -> {after}" for name, before, after in changes.attributes],
+        [f"constant {name}: {how}" for name, how in changes.changed],
     ]
-    texts += [
-        f"{word}: {', '.join(f'{n} {op}' for op, n in each)}"
-        for word, each in (("gone", changes.gone), ("new", changes.added))
-        if each
-    ]
-    texts += _most([f"{' + '.join(olds)} -> {new}" for olds, new in changes.replaced])
-    texts += _most([f"folded: {each}" for each in changes.folded])
-    texts += _most([f"attribute {name}: {before} -> {after}" for name, before, after in changes.attributes])
-    texts += _most([f"constant {name}: {how}" for name, how in changes.changed])
-    for text in texts:
-        lines.put(Text(text), 4, Text("  "))
+    for texts in kinds:
+        more = [f"… and {len(texts) - _MOST} more of this kind"] if len(texts) > _MOST else []
+        for text in (*texts[:_MOST], *more):
+            lines.put(Text(text), 4, Text("  "))
     if isinstance(parting, str):
         lines.put(Text(parting), 4, Text("  "))
         return
     apart = f"{parting.off:.2g} of its largest magnitude"
     lines.put(Text(f"first value that parts: {parting.value}, {apart}"), 4, Text("  "))
     lines.put(Text(f"old: {parting.old}; new: {parting.new}"), 6, Text("    "))
-
-
-def _most(texts: list[str]) -> list[str]:
-    return texts if len(texts) <= _MOST else [*texts[:_MOST], f"… and {len(texts) - _MOST} more of this kind"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Final, TextIO
 
 import typer
@@ -13,16 +12,15 @@ from mindgap.cli.progress import progress
 from mindgap.cli.sources import CaptureEnv, Inside, OnlyPlatform, capture_options, source_client, subjects
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.tables import Lines, RowLine, print_rows
+from mindgap.cli.trace import json_text
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.own_path.client import OwnPathClient
-from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.report.words import word_text
 from mindgap.results.settings import DEADLINE_S, RunSettings
 from mindgap.workflows.diff.session import Session
-from mindgap_diagnosis.versions.bisection import VersionVerdict
+from mindgap_diagnosis.versions.bisection import Bisection, VersionRuns, bisect_versions, one_program
 from mindgap_diagnosis.versions.releases import between, package_of, plain_version, plan, releases
-from mindgap_diagnosis.versions.runs import Bisection, VersionRuns, bisect_versions, one_program
 
 #: MB of environments that are made without --yes.
 _MUCH_MB: Final = 1000.0
@@ -59,22 +57,22 @@ def bisect(
     Example: mindgap bisect model.onnx -p onnxruntime/cpu --good 1.23.2 --bad 1.26.0
     """
     platform, base = canonical(platforms[0]), canonical(reference)
-    _check(platform)
+    if platform.environment or platform.host:
+        raise MindgapError(f"platform {platform}: bisect makes its environments: leave out env= and host=")
+    if platform.is_import_path:
+        raise MindgapError(f"platform {platform}: bisect takes platforms that `mindgap platforms` lists")
     chosen = package_of(platform.device_mode, package, tuple(extra or ()))
     versions = between(chosen.name, releases(chosen.name), good, bad)
     expected, megabytes = plan(chosen, versions)
     complain(f"{chosen.name} {versions[0]} to {versions[-1]}: {expected}")
     if "+" in chosen.own_version:
-        complain(
-            f"the build here, {chosen.name} {chosen.own_version}, may be smaller than releases of the package index"
-        )
+        complain(f"the build here, {chosen.name} {chosen.own_version}, may be smaller than those of the index")
     if dry_run:
         with result_stream() as out:
             out.write(f"{' '.join(versions)}\n")
         return Exit.NOTHING_FOUND
     if megabytes > _MUCH_MB and not yes:
         raise MindgapError(f"environments may take {megabytes:.0f} MB: repeat the command with --yes")
-    oldest_is_good = plain_version(bad) == plain_version(versions[-1])
     settings = RunSettings(base, deadline_s=seconds(deadline))
     tensors = default_tensor_store()
     with result_stream() as out:
@@ -87,47 +85,26 @@ def bisect(
             wanted = [*(options or []), *capture_options(inside, False, None)]
             programs = one_program(subjects([source], wanted, client, False, exporting))
             runs = VersionRuns(session, programs, platform, chosen, settings, tell, complain)
-            result = bisect_versions(runs, versions, versions[0 if oldest_is_good else -1], _tell)
-        out.write(json.dumps(result.as_json(), indent=1) + "\n") if as_json else _print(result, out)
+            result = bisect_versions(runs, versions, plain_version(good) == plain_version(versions[-1]))
+        out.write(json_text(result.as_json())) if as_json else _print(result, out)
     kept = [each.environment for each in result.tried if each.environment]
     if kept:
         complain(f"environments kept: {', '.join(kept)} (mindgap env remove NAME deletes one)")
     return Exit.NOTHING_FOUND if result.mended else Exit.FINDINGS
 
 
-def _check(platform: PlatformName) -> None:
-    if platform.environment or platform.host:
-        raise MindgapError(f"platform {platform}: bisect makes its environments: leave out env= and host=")
-    if platform.is_import_path:
-        raise MindgapError(f"platform {platform}: bisect takes platforms that `mindgap platforms` lists")
-
-
-def _tell(verdict: VersionVerdict) -> None:
-    complain(f"{verdict.version}: {verdict.state}: {word_text(verdict.word)} {verdict.remark}")
-
-
 def _print(result: Bisection, out: TextIO) -> None:
     lines = Lines(out)
     lines.put(Text(f"{result.model} on {result.platform}, releases of {result.package}", style="bold"))
-    styles = {"good": "green", "bad": "bold red", "skipped": "yellow"}
-    rows = [
-        RowLine(
-            each.version,
-            Text(f"{each.state}{f', {word_text(each.word)}' if each.word else ''}", style=styles[each.state]),
-            each.remark,
-        )
-        for each in result.tried
-    ]
+    styles, rows = {"good": "green", "bad": "bold red", "skipped": "yellow"}, list[RowLine]()
+    for each in result.tried:
+        words = ", ".join(filter(None, (each.state, word_text(each.word))))
+        rows.append(RowLine(each.version, Text(words, styles[each.state]), each.remark))
     print_rows(lines, rows)
-    lines.put(Text(_sentence(result), style="bold"))
-
-
-def _sentence(result: Bisection) -> str:
-    """The release that is named, and how sure that is."""
-    verdicts = {each.version: each for each in result.tried}
-    bad = verdicts[result.first_bad]
+    (bad,) = (each for each in result.tried if each.version == result.first_bad)
     what = ", ".join(filter(None, (word_text(bad.word), bad.culprit or bad.size)))
     maybe = f"; or {' or '.join(result.unsure)}, which could not be run" if result.unsure else ""
+    sentence = f"first bad release: {result.package} {bad.version}{maybe}: {what} (last good: {result.last_good})"
     if result.mended:
-        return f"mended in {result.package} {result.last_good}{maybe} (last bad: {result.first_bad}, {what})"
-    return f"first bad release: {result.package} {result.first_bad}{maybe}: {what} (last good: {result.last_good})"
+        sentence = f"mended in {result.package} {result.last_good}{maybe} (last bad: {bad.version}, {what})"
+    lines.put(Text(sentence, style="bold"))

@@ -12,7 +12,7 @@ from mindgap.cli.diff import AsJson, Deadline, Html, Junit, Options, diff, secon
 from mindgap.cli.outputs import make_directory
 from mindgap.cli.sources import CaptureEnv, only_program, source_client, with_options
 from mindgap.cli.streams import complain
-from mindgap.graph import Array, MindgapError, default_tensor_store, materialise
+from mindgap.graph import MindgapError, default_tensor_store, materialise
 from mindgap.results.settings import DEADLINE_S
 
 
@@ -46,7 +46,15 @@ def stress(
 
     if "inputs=" in source or any(each.startswith("inputs=") for each in options or []):
         raise MindgapError("mindgap stress derives sets from the arguments that SOURCE gives: leave inputs=FILE out")
-    given = _arguments(with_options(source, options or []), seconds(deadline), capture_env)
+    tensors = default_tensor_store()
+    with source_client(tensors, seconds(deadline), capture_env) as client:
+        graph = client.capture(only_program(client, with_options(source, options or [])), 0)
+    names = graph.labels.inputs or tuple(f"arr_{n}" for n in range(len(graph.inputs)))
+    named = zip(names, graph.inputs, strict=True)
+    given = {name: materialise(one, tensors) for name, one in named if one.role == "input"}
+    for name, array in given.items():
+        if array.dtype.isbuiltin != 1:
+            raise MindgapError(f"{source}: argument {name} is of {array.dtype}, which .npz files do not hold")
     if standard_normal(given):
         complain("note: all floats among the arguments are standard normal. Real ones differ: --inputs of mindgap diff")
     sets = derived_sets(given)
@@ -60,20 +68,3 @@ def stress(
         [source], platforms, reference, options, capture_env, as_json=as_json, html=html, junit=junit,
         inputs=[str(file) for file in files], own_path=own_path, deadline=deadline,
     )  # fmt: skip
-
-
-def _arguments(source: str, deadline_s: float, capture_env: str | None) -> dict[str, Array]:
-    """Returns the tensors among the arguments of a program. Raises `MindgapError`."""
-    tensors = default_tensor_store()
-    with source_client(tensors, deadline_s, capture_env) as client:
-        graph = client.capture(only_program(client, source), 0)
-    names = graph.labels.inputs or tuple(f"arr_{n}" for n in range(len(graph.inputs)))
-    given = {
-        name: materialise(one, tensors)
-        for name, one in zip(names, graph.inputs, strict=True)
-        if one.role == "input"
-    }  # fmt: skip
-    for name, array in given.items():
-        if array.dtype.isbuiltin != 1:
-            raise MindgapError(f"{source}: argument {name} is of {array.dtype}, which .npz files do not hold")
-    return given

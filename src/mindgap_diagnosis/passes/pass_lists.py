@@ -35,11 +35,12 @@ _IREE: Final = (
     "iree-llvmcpu-loop-unrolling", "iree-llvmcpu-loop-vectorization", "iree-llvmcpu-slp-vectorization",
     "iree-llvmcpu-link-embedded",
 )  # fmt: skip
-#: Value of the platform's option `off` -> stages that it stands for.
-_SWITCHES: Final[Mapping[str, tuple[Stage, ...]]] = {
-    "constant_folding": ("graph pass",), "layout_optimization": ("graph pass",), "pattern_matcher": ("graph pass",),
-    "pre_grad_passes": ("graph pass",), "joint_passes": ("graph pass",), "post_grad_passes": ("graph pass",),
-    "vectors": ("vectorised code generation",), "fusion": ("fusion",), "generated_kernels": ("code generation",),
+#: Values of the platform's option `off`, by the stage that they stand for.
+_SWITCHES: Final[Mapping[Stage, str]] = {
+    "graph pass": (
+        "constant_folding layout_optimization pattern_matcher pre_grad_passes joint_passes post_grad_passes"
+    ),
+    "vectorised code generation": "vectors", "fusion": "fusion", "code generation": "generated_kernels",
 }  # fmt: skip
 
 
@@ -53,17 +54,6 @@ class PassList:
     line: Callable[[Sequence[str]], str]
 
 
-def _onnxruntime(platform: PlatformName) -> list[str]:
-    """Transformers that stand for rules are left out: the rules are named."""
-    names = _printed(platform.environment or "", "mindgap.platforms.onnxruntime.optimizers")
-    return [each for each in names if not each.endswith("_RuleBasedTransformer")]
-
-
-def _inductor(platform: PlatformName) -> list[str]:
-    names = _printed(platform.environment or "", "mindgap.platforms.pytorch.compilation.inductor_passes")
-    return [each for each in names if not any(part in each for part in _NEEDED)]
-
-
 @cache
 def _printed(environment: str, module: str) -> tuple[str, ...]:
     """The names that a module of mindgap prints in an environment; none where it fails there."""
@@ -72,15 +62,26 @@ def _printed(environment: str, module: str) -> tuple[str, ...]:
     return tuple(json.loads(done.stdout)) if done.returncode == 0 else ()
 
 
+def _listed(module: str, left_out: Sequence[str]) -> Callable[[PlatformName], Sequence[str]]:
+    """Lists the passes that a module of `mindgap.platforms` prints, but for those with certain parts in their names."""
+
+    def names(platform: PlatformName) -> list[str]:
+        printed = _printed(platform.environment or "", f"mindgap.platforms.{module}")
+        return [each for each in printed if not any(part in each for part in left_out)]
+
+    return names
+
+
 #: Stages that a compiler's passes may bring a fault in. Where no run shows more, the passes are tried.
 _COMPILED: Final[frozenset[Stage]] = frozenset(("graph compiler", "code generation", "compiler", "unknown"))
 _INDUCTOR: Final = PassList(
-    frozenset(("graph pass",)), _inductor,
+    frozenset(("graph pass",)), _listed("pytorch.compilation.inductor_passes", _NEEDED),
     lambda names: f'torch._inductor.config.disabled_passes = "{",".join(names)}"',
 )  # fmt: skip
 PASSES: Final[Mapping[str, PassList]] = {
     "onnxruntime/cpu": PassList(
-        frozenset(("graph optimiser",)), _onnxruntime,
+        # A transformer of this name stands for rules, which are named.
+        frozenset(("graph optimiser",)), _listed("onnxruntime.optimizers", ("_RuleBasedTransformer",)),
         lambda names: f"onnxruntime.InferenceSession(…, disabled_optimizers={[*names]})",
     ),
     "cpu/inductor": _INDUCTOR,
@@ -106,5 +107,5 @@ def inductor_switches(stage: Stage) -> dict[str, str]:
 
     return {
         value: "; ".join(f"torch._inductor.config.{name} = {to!r}" for name, to in SWITCHED_OFF[value].items())
-        for value, stages in _SWITCHES.items() if stage in stages
-    }  # fmt: skip
+        for value in _SWITCHES.get(stage, "").split()
+    }

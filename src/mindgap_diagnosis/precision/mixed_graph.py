@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from mindgap.graph import Arg, DType, Graph, Labels, Node, Ref, TensorSpec, operands
+from mindgap.graph import Arg, DType, Graph, Node, Ref, operands
 from mindgap_diagnosis.precision.candidates import WIDE, Candidates, is_wide
 
 _CAST = "aten._to_copy.default"
@@ -26,13 +26,14 @@ def mixed_graph(graph: Graph, of: Candidates, kept: frozenset[int], dtype: str) 
             wide = [n for n in operands(node) if is_wide(graph, n)]
             writer.add(index, low=index in of.carriers and all(n in writer.low for n in wide))
     outputs = tuple(writer.operand(number, low=False) for number in graph.outputs)
-    labels = Labels(graph.labels.inputs, tuple(writer.labels), graph.labels.outputs, graph.labels.decisions)
+    labels = replace(graph.labels, nodes=tuple(writer.labels))
     return Graph(graph.inputs, tuple(writer.nodes), outputs, (), labels)
 
 
 @dataclass
 class _Writer:
-    """`number`: of each value in the new graph. `low`: values of the source that are in the smaller format."""
+    """`number`: by value of the source and whether it is in the smaller format, the value in the new graph. `low`:
+    values of the source that nodes give in the smaller format."""
 
     graph: Graph
     dtype: str
@@ -41,33 +42,34 @@ class _Writer:
     low: set[int] = field(default_factory=set[int])
 
     def __post_init__(self) -> None:
-        self.number = dict(enumerate(range(len(self.graph.inputs))))
         self._next = len(self.graph.inputs)
-        self._casts: dict[tuple[int, bool], int] = {}
+        self.number = {(value, False): value for value in range(self._next)}
 
     def operand(self, value: int, low: bool) -> int:
         """Returns the new number of a value in the wanted format, behind a cast where it has the other."""
-        if not is_wide(self.graph, value) or (value in self.low) == low:
-            return self.number[value]
-        if (value, low) not in self._casts:
-            spec = self.graph.values[value]
+        low = low and is_wide(self.graph, value)
+        if (value, low) not in self.number:
+            spec, to = self.graph.values[value], self.dtype if low else WIDE
             assert spec is not None
-            to = self.dtype if low else WIDE
-            cast = Node(_CAST, (Ref(self.number[value]),), (("dtype", DType(to)),), (replace(spec, dtype=to),))
-            (self._casts[value, low],) = self._emit(cast, "")
-        return self._casts[value, low]
+            source = Ref(self.number[value, not low])
+            cast = Node(_CAST, (source,), (("dtype", DType(to)),), (replace(spec, dtype=to),))
+            (self.number[value, low],) = self._emit(cast, "")
+        return self.number[value, low]
 
     def add(self, index: int, low: bool) -> None:
         """Appends one node in one of the two formats."""
         node, first = self.graph.nodes[index], self.graph.first_value[index]
         args = tuple(self._arg(arg, low) for arg in node.args)
         kwargs = tuple((name, self._arg(arg, low)) for name, arg in node.kwargs)
-        outputs = tuple(self._spec(spec, low) for spec in node.outputs)
+        wide = [is_wide(self.graph, first + slot) for slot in range(len(node.outputs))]
+        outputs = tuple(
+            replace(spec, dtype=self.dtype) if low and spec is not None and each else spec
+            for spec, each in zip(node.outputs, wide, strict=True)
+        )
         label = self.graph.labels.nodes[index] if self.graph.labels.nodes else ""
         for slot, number in enumerate(self._emit(Node(node.op, args, kwargs, outputs), label)):
-            self.number[first + slot] = number
-            if low and is_wide(self.graph, first + slot):
-                self.low.add(first + slot)
+            self.number[first + slot, low and wide[slot]] = number
+            self.low |= {first + slot} if low and wide[slot] else set()
 
     def _arg(self, arg: Arg, low: bool) -> Arg:
         if isinstance(arg, Ref):
@@ -75,9 +77,6 @@ class _Writer:
         if isinstance(arg, tuple):
             return tuple(self._arg(item, low) for item in arg)
         return DType(self.dtype) if low and arg == DType(WIDE) else arg
-
-    def _spec(self, spec: TensorSpec | None, low: bool) -> TensorSpec | None:
-        return replace(spec, dtype=self.dtype) if low and spec is not None and spec.dtype == WIDE else spec
 
     def _emit(self, node: Node, label: str) -> Iterable[int]:
         self.nodes.append(node)

@@ -7,52 +7,39 @@ reads it. It stays exact only between operators in float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final, cast
 
 import torch
 
 from mindgap.aten.tensors import input_tensors
-from mindgap.graph import Graph
+from mindgap.graph import Graph, operands
 from mindgap.judge.oracle import OracleError, OracleMemoryError
 from mindgap.judge.oracle.evaluation.float64 import OPERATOR_ERRORS, Float64Graph, Values, evaluate, neutral_float64
 from mindgap.judge.oracle.evaluation.formats import rounded, widen
 from mindgap_diagnosis.precision.candidates import Candidates, is_wide
 
-#: The reader of an output: the caller, who reads float32.
+#: The reader of an output: the caller, who reads float32. The reader that is no operator.
 CALLER: Final = -1
+_NO_OPERATOR: Final = -2
 #: How much worse: values that overflow, values that saturate, the squared error of the others.
 Damage = tuple[int, int, float]
 #: Random directions in which outputs are derived.
 _DIRECTIONS: Final = 2
-#: Rounds a float64 tensor to the smaller format, held in float64. The second argument: whether it is a weight.
-Lower = Callable[[torch.Tensor, bool], torch.Tensor]
-#: Steps of 8 bits.
-_STEPS: Final = 255
 
 
-def _as_float(dtype: str, value: torch.Tensor, weight: bool) -> torch.Tensor:
-    return rounded(value.to(torch.float32).to(torch.float64), dtype)
-
-
-def _as_int8(value: torch.Tensor, weight: bool) -> torch.Tensor:
-    """Whole steps: of a weight between ± its largest magnitude, of others between their extremes, zero among them.
-    One scale for the whole tensor, as `quantize_static` chooses by default."""
+def _lowered(value: torch.Tensor, to: str, weight: bool) -> torch.Tensor:
+    """Rounds a float64 tensor to a format, and holds it in float64. To int8: to whole steps, of a weight between ± its
+    largest magnitude, of others between their extremes, zero among them. One scale for the whole tensor, as
+    `quantize_static` chooses by default."""
+    if to != "int8":
+        return rounded(value.to(torch.float32).to(torch.float64), to)
     finite = torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0)
     most = finite.abs().max() if finite.numel() else torch.zeros(())
     low, high = (-most, most) if weight else (finite.min().clamp_max(0), finite.max().clamp_min(0))
-    step = (high - low) / _STEPS
+    step = (high - low) / 255
     return torch.where(step > 0, torch.round(value / step.clamp_min(1e-300)) * step, value)
-
-
-#: How values are rounded, by the format that operators are lowered to.
-LOWER: Final[Mapping[str, Lower]] = {
-    "float16": partial(_as_float, "float16"),
-    "bfloat16": partial(_as_float, "bfloat16"),
-    "int8": _as_int8,
-}
 
 
 @dataclass(slots=True)
@@ -94,21 +81,21 @@ class Noise:
     derived: bool
 
 
-def measured_noise(graph: Graph, arrays: Sequence[Any], of: Candidates, lower: Lower) -> Noise:
+def measured_noise(graph: Graph, arrays: Sequence[Any], of: Candidates, to: str) -> Noise:
     """Measures the noise of a functional graph on inputs (numpy). Raises `OracleError`."""
     try:
-        return _noise(graph, arrays, of, lower, derive=True)
+        return _noise(graph, arrays, of, to, derive=True)
     except OracleMemoryError:
         raise
     except (OracleError, *OPERATOR_ERRORS):  # an operator has no derivative
-        return _noise(graph, arrays, of, lower, derive=False)
+        return _noise(graph, arrays, of, to, derive=False)
 
 
-def _noise(graph: Graph, arrays: Sequence[Any], of: Candidates, lower: Lower, derive: bool) -> Noise:
+def _noise(graph: Graph, arrays: Sequence[Any], of: Candidates, to: str, derive: bool) -> Noise:
     values: dict[int, Any] = dict(enumerate(input_tensors(graph, arrays)))
-    edges: list[Edge] = []
+    edges: list[tuple[Edge, torch.Tensor, bool]] = []
 
-    def read(number: int, reader: int, counts: bool) -> Any:
+    def read(number: int, reader: int) -> Any:
         """Returns a value as one node reads it. Each float has its own place in the derivative."""
         value = values[number]
         if not isinstance(value, torch.Tensor) or not is_wide(graph, number):
@@ -117,51 +104,27 @@ def _noise(graph: Graph, arrays: Sequence[Any], of: Candidates, lower: Lower, de
         if derive:
             wide = wide.view_as(wide) if wide.requires_grad else wide.detach().requires_grad_()
         roots = of.roots[number]
-        if counts and roots != frozenset((reader,)) and (roots or reader != CALLER):
+        if reader != _NO_OPERATOR and roots != frozenset((reader,)) and (roots or reader != CALLER):
             weight = number < len(graph.inputs) and graph.inputs[number].role not in ("input", "random")
-            edges.append(Edge(roots, reader))
-            _hook(edges[-1], wide, lambda exact: lower(exact, weight), derive)
+            edges.append((Edge(roots, reader), wide, weight))
         return wide
 
     with neutral_float64(), torch.set_grad_enabled(derive):
         for index, call in enumerate(Float64Graph(graph).calls):
-            args, kwargs = replace(call, large=None).bind(cast("Values", _Reads(read, of.owner[index])))
+            owner = of.owner[index] if of.owner[index] >= 0 else _NO_OPERATOR
+            reads = {number: read(number, owner) for number in operands(call.node)}
+            args, kwargs = replace(call, large=None).bind(cast("Values", reads))
             results = _normalised(call.packet, args) if derive else None
             values.update(enumerate(results or evaluate(call, args, kwargs), start=graph.first_value[index]))
-        outputs = [read(number, CALLER, True) for number in graph.outputs]
-        if derive:
-            _derive(outputs)
-    return Noise(tuple(y.detach() for y in outputs), tuple(edges), derive)
-
-
-@dataclass(frozen=True, slots=True)
-class _Reads:
-    """The values as a node of the operator `owner` reads them."""
-
-    read: Callable[[int, int, bool], Any]
-    owner: int
-
-    def __getitem__(self, number: int) -> Any:
-        return self.read(number, self.owner, self.owner >= 0)
-
-
-def _hook(edge: Edge, value: Any, lower: Callable[[torch.Tensor], torch.Tensor], derive: bool) -> None:
-    """Accounts an edge when the outputs are derived by this value; at once where they are not."""
-    exact = value.detach()
-    if not derive:
-        edge.account(exact, lower(exact), torch.ones_like(exact) / exact.square().sum().sqrt().clamp_min(1e-300))
-        return
-
-    def account(slope: torch.Tensor) -> None:
-        edge.account(exact, lower(exact), slope.detach())
-
-    value.register_hook(account)
-    if value.is_leaf:
-        value.register_post_accumulate_grad_hook(_forget)
-
-
-def _forget(leaf: torch.Tensor) -> None:
-    leaf.grad = None
+        outputs = [read(number, CALLER) for number in graph.outputs]
+        for slopes in _slopes(outputs, [wide for _, wide, _ in edges]) if derive else [None]:
+            for number, (edge, wide, weight) in enumerate(edges):
+                exact = wide.detach()
+                alone = torch.ones_like(exact) / exact.square().sum().sqrt().clamp_min(1e-300)
+                slope = alone if slopes is None else slopes[number]
+                if slope is not None:
+                    edge.account(exact, _lowered(exact, to, weight), slope)
+    return Noise(tuple(y.detach() for y in outputs), tuple(edge for edge, _, _ in edges), derive)
 
 
 def _normalised(packet: str, args: Sequence[Any]) -> list[Any] | None:
@@ -175,14 +138,14 @@ def _normalised(packet: str, args: Sequence[Any]) -> list[Any] | None:
     return [scaled if bias is None else scaled + bias.view(shape)]
 
 
-def _derive(outputs: Sequence[torch.Tensor]) -> None:
-    """Derives random sums of all outputs, each a share of its largest magnitude: the hooks of values take part."""
+def _slopes(outputs: Sequence[Any], reads: Sequence[torch.Tensor]) -> Iterator[Sequence[torch.Tensor | None]]:
+    """Derives random sums of all outputs, each a share of its largest magnitude, by what was read."""
     generator = torch.Generator().manual_seed(0)
-    floats = [y for y in outputs if y.requires_grad and y.numel()]
-    for number in range(_DIRECTIONS if floats else 0):
+    floats = [y for y in outputs if isinstance(y, torch.Tensor) and y.requires_grad and y.numel()]
+    for _ in range(_DIRECTIONS if floats and reads else 0):
         seeds: list[torch.Tensor] = []
         for y in floats:
             largest = torch.where(torch.isfinite(y), y, 0.0).detach().abs().max().clamp_min(1e-300)
             signs = torch.empty(y.shape, dtype=torch.float64).bernoulli_(0.5, generator=generator) * 2 - 1
             seeds.append((signs / (largest * _DIRECTIONS**0.5)).to(y.dtype))
-        torch.autograd.backward(floats, seeds, retain_graph=number < _DIRECTIONS - 1)
+        yield torch.autograd.grad(floats, reads, seeds, retain_graph=True, allow_unused=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -34,7 +35,11 @@ def onnx_service(_: Channel, source: str, platform: str) -> Service:
             tool(copy.deepcopy(model), kept, feeds, path)
         return _run(source if kept is None else path, name.device, optimise, feeds)
 
-    return tool_service(outputs, {"lowered": _lowered({node.op_type for node in model.graph.node})})
+    kinds = {node.op_type for node in model.graph.node}
+    blocked = importlib.import_module("onnxruntime.transformers.float16").DEFAULT_OP_BLOCK_LIST
+    registry = importlib.import_module("onnxruntime.quantization.registry")
+    quantised = kinds.intersection({*registry.QDQRegistry, *registry.QLinearOpsRegistry})
+    return tool_service(outputs, {"lowered": {"float16": sorted(kinds.difference(blocked)), "int8": sorted(quantised)}})
 
 
 def named_model(file: str) -> Any:
@@ -45,14 +50,6 @@ def named_model(file: str) -> Any:
     for index, node in enumerate(model.graph.node):
         node.name = unique_name(node_name(node, index), taken)
     return model
-
-
-def _lowered(kinds: set[str]) -> dict[str, list[str]]:
-    """Returns the types of nodes that the tools convert, by format."""
-    blocked = importlib.import_module("onnxruntime.transformers.float16").DEFAULT_OP_BLOCK_LIST
-    registry = importlib.import_module("onnxruntime.quantization.registry")
-    known = {*registry.QDQRegistry, *registry.QLinearOpsRegistry}
-    return {"float16": sorted(kinds.difference(blocked)), "int8": sorted(kinds & known)}
 
 
 def _as_float16(model: Any, kept: Sequence[str], _: Mapping[str, Array], path: str) -> None:
@@ -77,9 +74,7 @@ def _skip_round_trips(model: Any) -> None:
     casts = {node.output[0]: node for node in model.graph.node if node.op_type == "Cast"}
     for node in casts.values():
         inner = casts.get(node.input[0])
-        if inner is not None and (
-            inner.name.startswith("graph_input_cast") or inner.name.endswith("_cast_to_fp16_node")
-        ):
+        if inner is not None and re.match("graph_input_cast|.*_cast_to_fp16_node$", inner.name):
             node.input[0] = inner.input[0]
 
 
@@ -95,13 +90,10 @@ def _quantised(model: Any, kept: Sequence[str], feeds: Mapping[str, Array], path
 
 def _run(path: str, runtime: str, optimise: bool, feeds: Mapping[str, Array]) -> list[Any]:
     if runtime == "onnx":
-        evaluator = importlib.import_module("onnx.reference").ReferenceEvaluator(path)
         with np.errstate(all="ignore"):
-            return evaluator.run(None, dict(feeds))
+            return importlib.import_module("onnx.reference").ReferenceEvaluator(path).run(None, dict(feeds))
     onnxruntime = importlib.import_module("onnxruntime")
-    options = onnxruntime.SessionOptions()
+    options, levels = onnxruntime.SessionOptions(), onnxruntime.GraphOptimizationLevel
     options.log_severity_level = 4
-    if not optimise:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    return session.run(None, dict(feeds))
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimise else levels.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, dict(feeds))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mindgap.graph import Array
 from mindgap.platforms.name import parse
@@ -18,9 +18,6 @@ from mindgap.run.server import Channel, Service
 from mindgap_diagnosis.precision.onnx_file import named_model
 from mindgap_diagnosis.precision.paste import mark_precise
 from mindgap_diagnosis.precision.tool_runs import tool_service
-
-_HINT: Final = "INFERENCE_PRECISION_HINT"
-_NO_WORK: Final = ("Constant", "Parameter", "Result")
 
 
 def openvino_service(_: Channel, source: str, platform: str) -> Service:
@@ -37,12 +34,15 @@ def openvino_service(_: Channel, source: str, platform: str) -> Service:
         if kept is not None:
             apart = [each for name in kept for each in names[name]]
             if to == "int8":
-                given = _quantised(model, apart, feeds)
+                nncf = importlib.import_module("nncf")
+                nncf.set_log_level(logging.ERROR)
+                scope, data = nncf.IgnoredScope(names=apart), nncf.Dataset([dict(feeds)])
+                given = nncf.quantize(model.clone(), data, ignored_scope=scope)
             openvino.save_model(given, path, compress_to_fp16=False)
             if to != "int8":
                 mark_precise(path, apart)
             given = core.read_model(path)
-        compiled = core.compile_model(given, "CPU", {_HINT: hint} if hint else {})
+        compiled = core.compile_model(given, "CPU", {"INFERENCE_PRECISION_HINT": hint} if hint else {})
         results = compiled(dict(feeds))
         return [results[number].copy() for number in range(len(given.outputs))]
 
@@ -55,22 +55,14 @@ def _names(model: Any, proto: Any) -> dict[str, list[str]]:
     last one of a node after it (before that, `conv/WithoutBiases`), or after its output; others get no name of it."""
     owner = {output: node.name for node in proto.graph.node for output in node.output}
     owner |= {node.name: node.name for node in proto.graph.node}
-    found: dict[str, list[str]] = {}
+    named: dict[str, list[str]] = {}
     before: list[str] = []
     for each in model.get_ordered_ops():
-        if each.get_type_name() in _NO_WORK or not each.get_output_element_type(0).is_real():
+        if each.get_type_name() in ("Constant", "Parameter", "Result") or not each.get_output_element_type(0).is_real():
             continue
         before.append(each.get_friendly_name())
         results = [name for output in each.outputs() for name in output.get_names()]
         if nodes := [owner[name] for name in (before[-1], *results) if name in owner]:
-            found[nodes[0]] = found.get(nodes[0], []) + before
+            named[nodes[0]] = named.get(nodes[0], []) + before
             before = []
-    return found
-
-
-def _quantised(model: Any, apart: Collection[str], feeds: Mapping[str, Array]) -> Any:
-    """Quantises by NNCF, calibrated on the inputs. `apart`: operators that stay in float."""
-    nncf = importlib.import_module("nncf")
-    nncf.set_log_level(logging.ERROR)
-    scope = nncf.IgnoredScope(names=[*apart])
-    return nncf.quantize(model.clone(), nncf.Dataset([dict(feeds)]), ignored_scope=scope)
+    return named

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from mindgap.platforms.name import PlatformName
 from mindgap_diagnosis.precision.candidates import Operator
@@ -62,17 +62,18 @@ def tool_lists(names: Sequence[str], platform: PlatformName, to: str) -> dict[st
         return {"OpenVINO, in the file that openvino.save_model writes": text}
     if platform.device == "openvino":
         return {"NNCF quantize, for OpenVINO": f"ignored_scope=nncf.IgnoredScope(names={names})"}
-    if platform.device != "cpu":
-        return {"ONNX Runtime quantize_static": f"nodes_to_exclude={names}"}
-    return {
-        "PyTorch pt2e (torchao), quantizer = X86InductorQuantizer()": f"for name in {names}:\n"
-        "    quantizer.set_module_name_qconfig(name, None)"
-    }
+    if platform.device == "cpu":
+        text = f"for name in {names}:\n    quantizer.set_module_name_qconfig(name, None)"
+        return {"PyTorch pt2e (torchao), quantizer = X86InductorQuantizer()": text}
+    return {"ONNX Runtime quantize_static": f"nodes_to_exclude={names}"}
 
 
 def program_lists(kept: Sequence[Operator], every: Sequence[Operator], device: str) -> dict[str, str]:
     """Returns the lists for a PyTorch program: modules of which every operator stays, and lines for the others."""
-    whole, rest = whole_modules(kept, every)
+    others, paths = [each for each in every if each not in kept], {each.name for each in kept} - {""}
+    inner = {path for path in paths if not any(f"{each.name}.".startswith(f"{path}.") for each in others)}
+    whole = sorted(path for path in inner if not any(path.startswith(f"{other}.") for other in inner))
+    rest = [each for each in kept if each.name not in inner]
     lists: dict[str, str] = {}
     if whole:
         starts = tuple(f"{name}." for name in whole)
@@ -83,7 +84,7 @@ def program_lists(kept: Sequence[Operator], every: Sequence[Operator], device: s
             f'op.scopes.get(ScopeSource.TORCHSCRIPT_MODULE_NAME, ())) + ".").startswith({starts}))'
         )
     if linear := sorted({each.name for each in kept if each.kind.startswith("aten.linear.")} - {""}):
-        chosen = "{" + ", ".join(map(repr, linear)) + "}"
+        chosen = f"{{{', '.join(map(repr, linear))}}}"
         lists["torchao quantize_"] = (
             f"filter_fn=lambda module, name: isinstance(module, torch.nn.Linear) and name not in {chosen}"
         )
@@ -91,17 +92,6 @@ def program_lists(kept: Sequence[Operator], every: Sequence[Operator], device: s
         places: dict[str, list[str]] = {}
         for each in rest:
             places.setdefault(each.line or each.name, []).append(each.kind)
-        lists["PyTorch, by line: with autocast(enabled=False), on operands.float()"] = "\n".join(
-            f"{place}: {', '.join(kinds)}" for place, kinds in sorted(places.items())
-        )
+        by_line = [f"{place}: {', '.join(kinds)}" for place, kinds in sorted(places.items())]
+        lists["PyTorch, by line: with autocast(enabled=False), on operands.float()"] = "\n".join(by_line)
     return lists
-
-
-def whole_modules(kept: Sequence[Operator], every: Sequence[Operator]) -> tuple[list[str], list[Operator]]:
-    """Returns the modules of which every operator stays, and the operators that are in none."""
-    within: Mapping[str, list[Operator]] = {
-        each.name: [other for other in every if f"{other.name}.".startswith(f"{each.name}.")] for each in kept
-    }
-    whole = {path for path, others in within.items() if path and all(other in kept for other in others)}
-    outermost = [path for path in whole if not any(path.startswith(f"{other}.") for other in whole)]
-    return sorted(outermost), [each for each in kept if each.name not in whole]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -20,13 +20,11 @@ from mindgap.platforms.name import parse
 from mindgap.run.server import Channel, Service
 from mindgap_diagnosis.precision.tool_runs import tool_service
 
-_PT2E: Final = "torchao.quantization.pt2e"
-
 
 def pt2e_service(_: Channel, source: str, platform: str) -> Service:
     """Opens the service for the program of a source, in eager mode or by Inductor."""
-    flow = importlib.import_module(f"{_PT2E}.quantize_pt2e")
-    x86 = importlib.import_module(f"{_PT2E}.quantizer.x86_inductor_quantizer")
+    flow = importlib.import_module("torchao.quantization.pt2e.quantize_pt2e")
+    x86 = importlib.import_module("torchao.quantization.pt2e.quantizer.x86_inductor_quantizer")
     built, compiled = opened_program(source), parse(platform).mode == "inductor"
     if not isinstance(built.program, torch.nn.Module):
         raise MindgapError(f"{source}: the quantizer is given names of modules: give it an nn.Module")
@@ -39,18 +37,17 @@ def pt2e_service(_: Channel, source: str, platform: str) -> Service:
             made.set_module_name_qconfig(name, None)
         return made
 
-    def quantised(kept: Sequence[str]) -> Any:
-        prepared = flow.prepare_pt2e(copy.deepcopy(exported), quantiser(kept))
-        prepared(*built.args, **built.kwargs)
-        return flow.convert_pt2e(prepared)
-
     def outputs(_: str, kept: Sequence[str] | None, __: str, ___: Mapping[str, Array]) -> list[Any]:
         # Inductor takes its kernels of int8 where weights are constants.
         with torch.no_grad(), inductor_config.patch(freezing=compiled):
-            module = program if kept is None else quantised(kept)
+            module: Any = program
+            if kept is not None:
+                prepared = flow.prepare_pt2e(copy.deepcopy(exported), quantiser(kept))
+                prepared(*built.args, **built.kwargs)
+                module = flow.convert_pt2e(prepared)
             run: Any = torch.compile(module) if compiled else module
-            found = [each for _, each in leaves(run(*built.args, **built.kwargs))]
-            return [each.numpy(force=True) for each in found if isinstance(each, torch.Tensor)]
+            given = leaves(run(*built.args, **built.kwargs))
+            return [each.numpy(force=True) for _, each in given if isinstance(each, torch.Tensor)]
 
     names = _annotated(quantiser(()).annotate(copy.deepcopy(exported)))
     kinds = sorted(map(str, x86.default_quantizable_ops))

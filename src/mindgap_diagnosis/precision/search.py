@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 from mindgap_diagnosis.precision.noise import CALLER, Damage, Edge
@@ -23,12 +24,6 @@ class Ranking:
 
     order: tuple[int, ...]
     damage: tuple[Damage, ...]
-
-    def predicted(self, scale: float, bound: float) -> int:
-        """Returns how many must stay in float32 for a predicted error within the bound. `scale`: the measured error by
-        the predicted one where none stays."""
-        fits = [k for k, (over, _, cost) in enumerate(self.damage) if not over and cost**0.5 * scale <= bound]
-        return min(fits, default=len(self.order))
 
 
 def ranked(count: int, edges: Iterable[Edge], always: frozenset[int] = frozenset()) -> Ranking:
@@ -60,9 +55,6 @@ def ranked(count: int, edges: Iterable[Edge], always: frozenset[int] = frozenset
 
 #: Runs of the platform for one search.
 MOST_RUNS: Final = 25
-#: The measured error of the outputs when these operators stay in float32; infinite for NaN or infinity.
-Measure = Callable[[frozenset[int]], float]
-_Run = Callable[[Sequence[int]], float]
 
 
 @dataclass(frozen=True)
@@ -80,36 +72,48 @@ class Proved:
     proved: bool = True
 
 
-def search(ranking: Ranking, measure: Measure, bound: float, most_runs: int = MOST_RUNS) -> Proved:
+def search(
+    ranking: Ranking, measure: Callable[[frozenset[int]], float], bound: float, most_runs: int = MOST_RUNS
+) -> Proved:
     """Finds the shortest beginning of the ranking that meets the bound, then gives back what is not needed.
 
-    Where nothing meets the bound, `kept` holds all and `after` is above it.
+    `measure`: returns the measured error of the outputs when these operators stay in float32; infinite for NaN or
+    infinity. Where nothing meets the bound, `kept` holds all and `after` is above it.
     """
-    order, known = ranking.order, dict[frozenset[int], float]()
+    order, measured = ranking.order, cache(measure)
+    runs = measured.cache_info
 
     def run(kept: Sequence[int]) -> float:
-        key = frozenset(kept)
-        if key not in known:
-            known[key] = measure(key)
-        return known[key]
+        return measured(frozenset(kept))
 
     before = run(())
     if before <= bound:
-        return Proved((), before, before, None, len(known))
+        return Proved((), before, before, None, runs().currsize)
     all_wide = run(order)
     if not all_wide <= bound:
-        return Proved(order, before, all_wide, all_wide, len(known))
-    length = _shortest(ranking, run, bound, before)
-    kept, errors, proved = _minimal(order[:length], run, bound, max(most_runs - len(known), 1))
-    return Proved(tuple(kept), before, run(kept), all_wide, len(known), errors, proved)
+        return Proved(order, before, all_wide, all_wide, runs().currsize)
+    kept = order[: _shortest(ranking, run, bound, before)]
+    # The least needed first, one at a time if the runs that are left suffice, else several.
+    size, errors = -(-len(kept) // max(most_runs - runs().currsize, 1)), dict[int, float]()
+    for first in range(len(kept), 0, -size):
+        group = kept[max(first - size, 0) : first]
+        rest = tuple(each for each in kept if each not in group)
+        error = run(rest)
+        if error <= bound:
+            kept = rest
+        else:
+            errors.update(dict.fromkeys(group, error))
+    return Proved(kept, before, run(kept), all_wide, runs().currsize, errors, size == 1)
 
 
-def _shortest(ranking: Ranking, run: _Run, bound: float, before: float) -> int:
+def _shortest(ranking: Ranking, run: Callable[[Sequence[int]], float], bound: float, before: float) -> int:
     """The length of the shortest beginning that meets the bound: searched from the predicted one in steps that double
     until lengths on both sides are known, then by bisection."""
     order, predicted = ranking.order, ranking.damage[0]
+    # Measured errors by predicted ones, where none stays.
     scale = before / predicted[2] ** 0.5 if not predicted[0] and predicted[2] and before < 1 else 1.0
-    fails, meets, at, step = 0, len(order), ranking.predicted(scale, bound), 1
+    fits = [k for k, (over, _, cost) in enumerate(ranking.damage) if not over and cost**0.5 * scale <= bound]
+    fails, meets, at, step = 0, len(order), min(fits, default=len(order)), 1
     while meets - fails > 1:
         at = min(max(at, fails + 1), meets - 1)
         if run(order[:at]) <= bound:
@@ -118,18 +122,3 @@ def _shortest(ranking: Ranking, run: _Run, bound: float, before: float) -> int:
             fails, at = at, at + step
         at, step = ((fails + meets) // 2 if fails and meets < len(order) else at), 2 * step
     return meets
-
-
-def _minimal(beginning: Sequence[int], run: _Run, bound: float, left: int) -> tuple[list[int], dict[int, float], bool]:
-    """Gives back operators, the least needed first, one at a time if `left` runs suffice, else several."""
-    kept, errors = list(beginning), dict[int, float]()
-    size = -(-len(kept) // left)
-    for first in range(len(beginning), 0, -size):
-        group = beginning[max(first - size, 0) : first]
-        rest = [each for each in kept if each not in group]
-        error = run(rest)
-        if error <= bound:
-            kept = rest
-        else:
-            errors.update(dict.fromkeys(group, error))
-    return kept, errors, size == 1

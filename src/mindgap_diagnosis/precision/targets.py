@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
-
 from mindgap.aten.functional import functionalize
 from mindgap.graph import Array, Graph, MindgapError, TensorStore, materialise_all
 from mindgap.judge.oracle.evaluation.formats import FORMATS
@@ -23,7 +21,7 @@ from mindgap.run.pool import WorkerPool
 from mindgap_diagnosis.precision.candidates import Candidates, Operator, candidates, parted_label
 from mindgap_diagnosis.precision.mixed_graph import mixed_graph
 from mindgap_diagnosis.precision.paste import file_lists, program_lists, tool_lists
-from mindgap_diagnosis.precision.tool_runs import ONNX_TOOL, Tool, ToolFailed, ToolRuns, ToolSource, tool_of
+from mindgap_diagnosis.precision.tool_runs import ONNX_TOOL, Tool, ToolFailed, ToolRuns, tool_of
 
 
 @dataclass
@@ -45,10 +43,6 @@ class Target:
     notes: list[str] = field(default_factory=list[str], kw_only=True)
 
 
-def _words(message: str) -> str:
-    return " ".join(message.split())[:300]
-
-
 @dataclass
 class GraphTarget(Target):
     """A graph that a platform runs with casts around its operators."""
@@ -63,9 +57,9 @@ class GraphTarget(Target):
             outcome = self.execute(Job(self.platform, mixed, want="outputs", repeat=1, deadline_s=self.deadline_s))
             if outcome.ran and outcome.arrays is not None:
                 self.lowered |= len(kept | self.refused) < len(self.of.operators)
-                return [each.astype(np.float64) if each.dtype.kind == "f" else each for each in outcome.arrays]
-            at = f" at {outcome.op}" if outcome.op else ""
-            self.failure = self.failure or f"{outcome.status}{at}: {_words(outcome.message or outcome.signature)}"
+                return outcome.arrays
+            at, words = f" at {outcome.op}" if outcome.op else "", outcome.message or outcome.signature
+            self.failure = self.failure or f"{outcome.status}{at}: {' '.join(words.split())[:300]}"
             failing = {i for i, each in enumerate(self.of.operators) if each.kind == outcome.op}
             others = (failing or self._out_of_range()) - self.refused - kept
             if not others:
@@ -81,7 +75,7 @@ class GraphTarget(Target):
         return {
             owner[index]
             for index, node in enumerate(self.graph.nodes)
-            for arg in (*node.args, *(value for _, value in node.kwargs))
+            for arg in (*node.args, *dict(node.kwargs).values())
             if isinstance(arg, float) and largest < abs(arg) < math.inf and owner[index] >= 0
         }
 
@@ -94,24 +88,23 @@ class GraphTarget(Target):
     def save(self, kept: frozenset[int], path: Path) -> Sequence[Array]:
         """Exports the mixed graph, loads and runs it on ONNX Runtime. Raises `MindgapError`."""
         mixed = mixed_graph(self.graph, self.of, kept | self.refused, self.to)
-        file, _ = _exported(f"{path}: the mixed program", mixed, self.arrays, path)
-        with ToolRuns(ONNX_TOOL, file, parse("onnxruntime/cpu"), self.deadline_s, path.parent) as runs:
+        feeds, _ = _exported(f"{path}: the mixed program", mixed, self.arrays, path)
+        with ToolRuns(ONNX_TOOL, str(path), feeds, parse("onnxruntime/cpu"), self.deadline_s, path.parent) as runs:
             return runs.run(self.to, None)
 
 
 @dataclass
 class FileTarget(Target):
-    """A model that a tool converts. `names`: of the tool's operator, by node of the graph. `carried`: the list must
-    hold nodes that only move data between its operators too."""
+    """A model that a tool converts. `known`: by name of an operator, what the tool calls it. `names`: by node of the
+    graph, where the list must hold nodes that only move data between operators too; else empty."""
 
     runs: ToolRuns
+    known: Mapping[str, Sequence[str]]
     names: Sequence[str]
-    carried: bool
 
     def _kept_names(self, kept: frozenset[int]) -> list[str]:
-        known = self.runs.about().get("names")
         names = (*(self.of.operators[i].name for i in sorted(kept)), *self.carriers(kept))
-        return [each for each in names if known is None or each in known]
+        return [each for each in names if each in self.known]
 
     def outputs(self, kept: frozenset[int]) -> Sequence[Array] | None:
         """Returns the outputs with these operators in float32, None where that model does not run. Raises
@@ -125,16 +118,15 @@ class FileTarget(Target):
             if plain:
                 raise
             if not self.failure:
-                self.failure = _words(str(failed))
+                self.failure = " ".join(str(failed).split())[:300]
                 self.notes.append(f"some converted files did not run, the first: {self.failure[:200]}")
             return None
         self.lowered |= not whole
         return outputs
 
     def carriers(self, kept: frozenset[int]) -> list[str]:
-        """Returns the nodes that only move data between these, where the list must hold them too."""
         between: dict[str, bool] = {}
-        for index in sorted(self.of.carriers if self.carried else ()):
+        for index in sorted(self.of.carriers if self.names else ()):
             roots = self.of.roots[self.graph.first_value[index]]
             if self.of.owner[index] < 0:
                 between[self.names[index]] = between.get(self.names[index], True) and bool(roots) and roots <= kept
@@ -143,9 +135,8 @@ class FileTarget(Target):
     def lists(self, kept: Sequence[Operator], carriers: Sequence[str]) -> dict[str, str]:
         if self.to == "float16":
             return file_lists(kept, carriers, self.of.operators)
-        known = self.runs.about().get("names", {})
-        names = [each for name in (*(o.name for o in kept), *carriers) for each in known.get(name, [name])]
-        return tool_lists(names, self.platform, self.to)
+        names = (*(each.name for each in kept), *carriers)
+        return tool_lists([each for name in names for each in self.known.get(name, [name])], self.platform, self.to)
 
     def save(self, kept: frozenset[int], path: Path) -> Sequence[Array]:
         """Writes the mixed model, loads and runs it. Raises `ToolFailed`."""
@@ -163,62 +154,62 @@ def opened_target(
 ) -> Generator[GraphTarget | FileTarget]:
     """Opens a source as what the platform's tool takes, else as a graph with casts. Raises `MindgapError`."""
     tool = tool_of(platform, to)
-    if tool is not None:
-        with TemporaryDirectory(prefix="mindgap-precision-") as folder:
-            opened = (_opened_file if tool.takes_file else _opened_program)(capture, source, Path(folder), tensors)
-            with ToolRuns(tool, opened.source, platform, deadline_s, Path(folder)) as runs:
-                yield _file_target(opened, runs, tool, platform, to, tensors)
+    if tool is None:
+        graph = functionalize(capture(source)).graph
+        arrays = materialise_all(graph, tensors)
+        with WorkerPool([platform], tensors=tensors, busy=1) as pool:
+            yield GraphTarget(graph, arrays, candidates(graph), to, platform, pool.run, deadline_s)
         return
-    graph = functionalize(capture(source)).graph
-    arrays = materialise_all(graph, tensors)
-    with WorkerPool([platform], tensors=tensors, busy=1) as pool:
-        yield GraphTarget(graph, arrays, candidates(graph), to, platform, pool.run, deadline_s)
+    with TemporaryDirectory(prefix="mindgap-precision-") as folder:
+        opened = (_opened_file if tool.suffix else _opened_program)(capture, source, Path(folder), tensors)
+        with ToolRuns(tool, opened.source, opened.feeds, platform, deadline_s, Path(folder)) as runs:
+            yield _file_target(opened, runs, tool, platform, to, tensors)
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """What a tool is given. `named`: by node of `graph`, the name and kind of the tool's operator. `lines`: of the
-    user's program, by name. `exported`: mindgap made the file."""
+    """What a tool is given: a source, and arrays by name of its inputs. `named`: by node of `graph`, the name and kind
+    of the tool's operator. `lines`: of the user's program, by name; none for a file of the user's."""
 
-    source: ToolSource
+    source: str
+    feeds: Mapping[str, Array]
     graph: Graph
     named: Sequence[tuple[str, str]]
-    lines: dict[str, str]
-    exported: bool = False
+    lines: Mapping[str, str]
 
 
 def _opened_program(capture: Capture, source: str, folder: Path, tensors: TensorStore) -> _Opened:
-    """Opens a source that the tool opens too."""
     graph = functionalize(capture(source)).graph
     places = [parted_label(label) for label in graph.labels.nodes or ("",) * len(graph.nodes)]
     named = [(path, node.op) for (path, _), node in zip(places, graph.nodes, strict=True)]
-    return _Opened(ToolSource(source, {}), graph, named, dict(reversed(places)))
+    return _Opened(source, {}, graph, named, dict(reversed(places)))
 
 
 def _opened_file(capture: Capture, source: str, folder: Path, tensors: TensorStore) -> _Opened:
     """Opens an ONNX file, or exports a program to one."""
     captured = capture(source)
     arrays = materialise_all(captured, tensors)
-    path = Path(source.partition("?")[0].removeprefix("onnx:"))
+    path, places = Path(source.partition("?")[0].removeprefix("onnx:")), dict[str, tuple[str, str]]()
     if path.suffix == ".onnx":
-        graph, places = functionalize(captured).graph, dict[str, tuple[str, str]]()
+        graph = functionalize(captured).graph
         names = graph.labels.inputs or tuple(f"in{n}" for n in range(len(graph.inputs)))
-        fed = [n for n, given in enumerate(graph.inputs) if given.role in ("input", "random")]
-        file = ToolSource(str(path), {names[n]: arrays[n] for n in fed})
+        feeds = {names[n]: arrays[n] for n, given in enumerate(graph.inputs) if given.role in ("input", "random")}
     else:
-        file, origin = _exported(source, captured, arrays, folder / "model.onnx")
+        path = folder / "model.onnx"
+        feeds, origin = _exported(source, captured, arrays, path)
         with warnings.catch_warnings(action="ignore"):  # of a file that the user does not see
-            graph = functionalize(capture(file.source)).graph
+            graph = functionalize(capture(str(path))).graph
         places = {name: parted_label(label) for name, label in origin.items()}
     parts = [(label, _NODE.match(label)) for label in graph.labels.nodes]
     named = [(match["name"], match["kind"]) if match else (label, "") for label, match in parts]
-    return _Opened(file, graph, named, {name: line or module for name, (module, line) in places.items()}, bool(places))
+    lines = {name: line or module for name, (module, line) in places.items()}
+    return _Opened(str(path), feeds, graph, named, lines)
 
 
 def _exported(
     source: str, graph: Graph, arrays: Sequence[Array], path: Path
-) -> tuple[ToolSource, Mapping[str, str]]:  # fmt: skip
-    """Exports a graph to a file. Returns it with its inputs, and by node of the file where it comes from."""
+) -> tuple[Mapping[str, Array], Mapping[str, str]]:
+    """Exports a graph to a file. Returns its inputs, and by node of the file where it comes from."""
     from mindgap.platforms.onnx.export import export
 
     try:
@@ -226,8 +217,7 @@ def _exported(
     except (Unsupported, CompileFailure) as error:
         raise MindgapError(f"{source} cannot be exported to ONNX: {error}") from None
     path.write_bytes(exported.model)
-    feeds = {name: arrays[number] for name, number in zip(exported.inputs, exported.fed, strict=True)}
-    return ToolSource(str(path), feeds), exported.origin
+    return {name: arrays[n] for name, n in zip(exported.inputs, exported.fed, strict=True)}, exported.origin
 
 
 def _file_target(
@@ -236,11 +226,11 @@ def _file_target(
     graph, about = opened.graph, runs.about()
     arrays = materialise_all(graph, tensors)
     for number, name in enumerate(graph.labels.inputs):
-        if name in opened.source.feeds and graph.inputs[number].role in ("input", "random"):
-            arrays[number] = opened.source.feeds[name]
-    known = about.get("names")
-    named = [(name, kind if known is None or name in known else "") for name, kind in opened.named]
-    of = candidates(graph, named, frozenset(about["lowered"][to]), joins=to != "int8")
+        if name in opened.feeds and graph.inputs[number].role in ("input", "random"):
+            arrays[number] = opened.feeds[name]
+    known = about.get("names") or {name: [name] for name, _ in opened.named}
+    named = [(name, kind if name in known else "") for name, kind in opened.named]
+    of = candidates(graph, named, about["lowered"][to], joins=to != "int8")
     of = replace(of, operators=tuple(replace(o, line=opened.lines.get(o.name, "")) for o in of.operators))
     notes: list[str] = []
     if platform.device == "onnxruntime" and to == "float16":
@@ -248,8 +238,7 @@ def _file_target(
             "ONNX Runtime computes most float16 nodes in float32 on a CPU. As on a device with float16 kernels: "
             "-p onnx/reference"
         )
-    if opened.exported:
+    if tool.suffix and opened.lines:
         notes.append("nodes are those of the file that --save writes; for a file of yours, give FILE.onnx")
-    names = [name for name, _ in named]
-    carried = tool is ONNX_TOOL or to != "int8"
-    return FileTarget(graph, arrays, of, to, platform, runs, names, carried, notes=notes)
+    names = [name for name, _ in named if tool is ONNX_TOOL or to != "int8"]
+    return FileTarget(graph, arrays, of, to, platform, runs, known, names, notes=notes)

@@ -2,7 +2,7 @@
 
 parent → worker   run        the names of operators that stay in float32 and where to write the converted file, or
                              neither for the model as it is; the format; the names of the arrays that follow
-worker → parent   done       the outputs, floats as float64
+worker → parent   done       the outputs
                   failed     why the tool or the runtime gives nothing
 """
 
@@ -30,13 +30,12 @@ _START_S: Final = 120.0
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A converter or quantiser. `service`: opens a model, on the options `source` and `platform`. `needs`: by format
-    that it brings models to, a library and the extra that has it. `suffix`: of the file that it writes; empty: it
-    writes none. `takes_file`: an ONNX file; else it opens the user's source."""
+    that it brings models to, a library and the extra that has it. `suffix`: of the file that it writes from an ONNX
+    file; empty: it opens the user's source, and writes none."""
 
     service: str
     needs: Mapping[str, tuple[str, str]]
     suffix: str
-    takes_file: bool = True
 
 
 _ROOM: Final = "mindgap_diagnosis.precision"
@@ -44,15 +43,12 @@ _ROOM: Final = "mindgap_diagnosis.precision"
 ONNX_TOOL: Final = Tool(
     f"{_ROOM}.onnx_file:onnx_service", dict.fromkeys(("float16", "int8"), ("onnxruntime", "onnxruntime")), ".onnx"
 )
-_OPENVINO: Final = Tool(
-    f"{_ROOM}.openvino_file:openvino_service",
-    {"int8": ("nncf", "nncf"), "bfloat16": ("openvino", "openvino")}, ".xml",
-)  # fmt: skip
-_PT2E: Final = Tool(f"{_ROOM}.pt2e:pt2e_service", {"int8": ("torchao", "quantised")}, "", takes_file=False)
+_OPENVINO_NEEDS: Final = {"int8": ("nncf", "nncf"), "bfloat16": ("openvino", "openvino")}
+_PT2E: Final = Tool(f"{_ROOM}.pt2e:pt2e_service", {"int8": ("torchao", "quantised")}, "")
 #: By platform. Others, and other formats of these, take casts in the graph.
 TOOLS: Final[Mapping[str, Tool]] = {
-    "onnxruntime/cpu": ONNX_TOOL, "onnx/reference": ONNX_TOOL, "openvino/cpu": _OPENVINO,
-    "cpu/eager": _PT2E, "cpu/inductor": _PT2E,
+    "onnxruntime/cpu": ONNX_TOOL, "onnx/reference": ONNX_TOOL, "cpu/eager": _PT2E, "cpu/inductor": _PT2E,
+    "openvino/cpu": Tool(f"{_ROOM}.openvino_file:openvino_service", _OPENVINO_NEEDS, ".xml"),
 }  # fmt: skip
 
 
@@ -82,23 +78,17 @@ class ToolFailed(MindgapError):
     """A tool or the runtime gives nothing for a converted model."""
 
 
-@dataclass(frozen=True)
-class ToolSource:
-    """A file or source that a tool opens, and the arrays of its inputs, by name."""
-
-    source: str
-    feeds: Mapping[str, Array]
-
-
 class ToolRuns:
     """A worker that converts one model and runs what comes out. Use as a context manager."""
 
-    def __init__(self, tool: Tool, given: ToolSource, platform: PlatformName, deadline_s: float, folder: Path) -> None:
-        """`folder`: for converted files."""
-        options = {"source": given.source, "platform": str(platform)}
+    def __init__(
+        self, tool: Tool, source: str, feeds: Mapping[str, Array], platform: PlatformName, limit_s: float, folder: Path
+    ) -> None:
+        """`feeds`: arrays by name of the inputs of a file. `folder`: for converted files."""
+        options = {"source": source, "platform": str(platform)}
         self._client = WorkerClient(WorkerStart(tool.service, forks=True), options, RequestLimits(_START_S))
-        self._given, self._platform, self._written = given, platform, folder / f"converted{tool.suffix}"
-        self._limits = RequestLimits(deadline_s)
+        self._source, self._feeds, self._platform = source, feeds, platform
+        self._written, self._limits = folder / f"converted{tool.suffix}", RequestLimits(limit_s)
 
     def __enter__(self) -> ToolRuns:
         return self
@@ -112,18 +102,16 @@ class ToolRuns:
         try:
             self._client.started()
         except WorkerFailed as failed:
-            raise ToolFailed(f"{self._given.source}: {failed}") from None
+            raise ToolFailed(f"{self._source}: {failed}") from None
         return self._client.about
 
     def run(self, to: str, kept: Sequence[str] | None, path: Path | None = None) -> Sequence[Array]:
-        """Returns the outputs, floats as float64, with these operators in float32; None: of the model as it is.
+        """Returns the outputs with these operators in float32; None: of the model as it is.
         `path`: where the converted file is kept. Raises `ToolFailed`."""
         stage = "running the model" if kept is None else "converting the model and running it"
-        header = {
-            "kind": "run", "to": to, "kept": kept, "path": str(path or self._written), "names": [*self._given.feeds],
-        }  # fmt: skip
+        header = {"kind": "run", "to": to, "kept": kept, "path": str(path or self._written), "names": [*self._feeds]}
         try:
-            answer = self._client.ask(header, [*self._given.feeds.values()], self._limits, stage)
+            answer = self._client.ask(header, [*self._feeds.values()], self._limits, stage)
         except WorkerFailed as failed:
             raise ToolFailed(f"{stage} on {self._platform} failed: {failed}") from None
         if answer.header["kind"] != "done":
@@ -146,7 +134,6 @@ def tool_service(outputs: Outputs, about: Mapping[str, Any]) -> Service:
             given = outputs(header["to"], header["kept"], header["path"], feeds)
         except Exception as error:  # a tool's or the runtime's, which is a result
             return {"kind": "failed", "message": f"{type(error).__name__}: {error}"}, ()
-        arrays = [np.asarray(each) for each in given]
-        return {"kind": "done"}, [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
+        return {"kind": "done"}, [np.asarray(each) for each in given]
 
     return Service({"run": run}, about)

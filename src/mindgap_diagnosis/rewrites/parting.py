@@ -41,42 +41,42 @@ def first_parting(old: Path, new: Path, given: Mapping[str, Array]) -> Parting |
     Values are matched by name, else by what they compute: a value of the same shape that is equal. Returns a sentence
     where none parts or nothing can be compared. `given`: the inputs by name.
     """
-    sides = [_evaluated(path, given) for path in (old, new)]
-    before, after = sides
+    before, after = (_evaluated(path, given) for path in (old, new))
     if before is None or after is None:
         return "The values inside were not compared: one of the files cannot be cut."
-    pairs = _pairs(before, after)
-    offs = {name: distance([_wide(before.values[name])], [_wide(after.values[other])]) for name, other in pairs.items()}
+    made = _made(before), _made(after)
+    pairs = _pairs(*made)
+    offs = {name: distance([_wide(made[0][name])], [_wide(made[1][other])]) for name, other in pairs.items()}
     worst = max(filter(math.isfinite, offs.values()), default=0.0)
-    makers = [
-        {name: place for place, node in enumerate(each.model.graph.node) for name in node.output}
-        for each in (before, after)
-    ]
-    for name in makers[0]:
-        if name in offs and offs[name] > max(_EQUAL, _SHARE * worst):
-            ours, theirs = makers[0][name], makers[1][pairs[name]]
+    for name in made[0]:
+        if offs.get(name, 0.0) > max(_EQUAL, _SHARE * worst):
             by = "name" if name == pairs[name] else "value"
-            texts = f"{before.name(ours)} ({before.op(ours)})", f"{after.name(theirs)} ({after.op(theirs)})"
-            return Parting(*texts, name, offs[name], by, len(offs))
+            return Parting(_maker(before, name), _maker(after, pairs[name]), name, offs[name], by, len(offs))
     return f"None of {len(offs)} values that both files compute parts." if offs else "No value inside can be compared."
+
+
+def _made(model: CutModel) -> dict[str, Array]:
+    names = [name for node in model.model.graph.node for name in node.output]
+    return {name: model.values[name] for name in names if name in model.values}
+
+
+def _maker(model: CutModel, name: str) -> str:
+    place = next(place for place, node in enumerate(model.model.graph.node) if name in node.output)
+    return f"{model.name(place)} ({model.op(place)})"
 
 
 def _wide(array: Array) -> Array:
     return array.astype("float64") if array.dtype.kind in "fiub" else array
 
 
-def _pairs(old: CutModel, new: CutModel) -> dict[str, str]:
-    """For each value of the old file that a node makes, that of the new one: of the same name and shape, else equal."""
-    made = [
-        {name: each.values[name] for node in each.model.graph.node for name in node.output if name in each.values}
-        for each in (old, new)
-    ]
-    pairs = {name: name for name, array in made[0].items() if name in made[1] and made[1][name].shape == array.shape}
-    free = {name: array for name, array in made[1].items() if name not in pairs}
-    for name, array in made[0].items():
+def _pairs(old: Mapping[str, Array], new: Mapping[str, Array]) -> dict[str, str]:
+    """For each value of the old file that of the new one: of the same name and shape, else equal."""
+    pairs = {name: name for name, array in old.items() if name in new and new[name].shape == array.shape}
+    free = {name: array for name, array in new.items() if name not in pairs and array.dtype.kind in "fiub"}
+    for name, array in old.items():
         if name in pairs or array.dtype.kind not in "fiub" or not array.size:
             continue
-        alike = [other for other, each in free.items() if each.shape == array.shape and each.dtype.kind in "fiub"]
+        alike = (other for other, each in free.items() if each.shape == array.shape)
         equal = next((other for other in alike if distance([_wide(array)], [_wide(free[other])]) <= _EQUAL), None)
         if equal is not None:
             pairs[name] = equal
@@ -90,9 +90,7 @@ def _evaluated(path: Path, given: Mapping[str, Array]) -> CutModel | None:
     if isinstance(cut, str):
         return None
     for place, node in enumerate(cut.model.graph.node):
-        if time.monotonic() > until:
-            break
-        if all(name in cut.values for name in node.input if name):
+        if time.monotonic() < until and all(name in cut.values for name in node.input if name):
             results = cut.evaluated(place)
             cut.values |= {} if isinstance(results, str) else results
     return cut

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,24 +15,21 @@ from mindgap.graph import Array, MindgapError
 from mindgap.onnx_files.model_proto import node_name, op_of, used_names
 
 _LIBRARY: Final[Any] = onnx  # typed in parts
-#: An element type, and a shape with 0 for what has no number; None for no shape.
-ValueType = tuple[str, tuple[int, ...] | None]
 
 
 @dataclass(frozen=True)
 class OnnxFile:
-    """A file's nodes in order, and its constants by name."""
+    """A file's nodes in order, and its constants, inputs and outputs by name."""
 
     path: Path
     nodes: tuple[Any, ...]
     constants: Mapping[str, Array]
-    inputs: Mapping[str, ValueType]
-    outputs: Mapping[str, ValueType]
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
 
     def named(self, place: int) -> str:
-        """`conv1 (Conv)`; the operator alone for a node without a name."""
-        node = self.nodes[place]
-        return f"{node.name} ({op_of(node)})" if node.name else f"{node_name(node, place)} ({op_of(node)})"
+        """`conv1 (Conv)`."""
+        return f"{node_name(self.nodes[place], place)} ({op_of(self.nodes[place])})"
 
     @property
     def makers(self) -> dict[str, int]:
@@ -71,22 +68,16 @@ def read_onnx(path: Path) -> OnnxFile:
     constants = {each.name: _LIBRARY.numpy_helper.to_array(each) for each in model.graph.initializer}
     nodes: list[Any] = []
     for node in model.graph.node:
-        value = next((each.t for each in node.attribute if each.name == "value" and node.op_type == "Constant"), None)
-        if value is None:
-            nodes.append(node)
+        held = [each.t for each in node.attribute if each.name == "value" and node.op_type == "Constant"]
+        if held:
+            constants[node.output[0]] = _LIBRARY.numpy_helper.to_array(held[0])
         else:
-            constants[node.output[0]] = _LIBRARY.numpy_helper.to_array(value)
+            nodes.append(node)
     inputs, outputs = (
-        {each.name: _type(each) for each in values if each.name not in constants}
+        {each.name: each for each in values if each.name not in constants}
         for values in (model.graph.input, model.graph.output)
     )
     return OnnxFile(path, tuple(nodes), constants, inputs, outputs)
-
-
-def _type(value: Any) -> ValueType:
-    tensor = value.type.tensor_type
-    kind = str(_LIBRARY.TensorProto.DataType.Name(tensor.elem_type)).lower()
-    return kind, tuple(each.dim_value for each in tensor.shape.dim) if tensor.HasField("shape") else None
 
 
 def check_one_model(old: OnnxFile, new: OnnxFile) -> None:
@@ -94,72 +85,62 @@ def check_one_model(old: OnnxFile, new: OnnxFile) -> None:
 
     Outputs are matched by their order. A dimension without a number may be any.
     """
-    inputs = [(old.inputs[name], new.inputs[name]) for name in old.inputs if name in new.inputs]
-    outputs = [*zip(old.outputs.values(), new.outputs.values(), strict=False)]
-    same = len(inputs) == len(old.inputs) == len(new.inputs) and len(old.outputs) == len(new.outputs)
-    if not same or not all(_fit(*each) for each in (*inputs, *outputs)):
-        texts = [f"{each.path} has {_words(each.inputs)} -> {_words(each.outputs)}" for each in (new, old)]
+    pairs = [(old.inputs[name], new.inputs[name]) for name in old.inputs if name in new.inputs]
+    same = len(pairs) == len(old.inputs) == len(new.inputs) and len(old.outputs) == len(new.outputs)
+    pairs += zip(old.outputs.values(), new.outputs.values(), strict=False)
+    if not same or not all(_fit(*each) for each in pairs):
+        words = _LIBRARY.helper.printable_value_info
+        sides = [[", ".join(map(words, side.values())) for side in (e.inputs, e.outputs)] for e in (new, old)]
+        texts = [f"{e.path} has {' -> '.join(side)}" for e, side in zip((new, old), sides, strict=True)]
         raise MindgapError(f"not two files of one model, with its inputs and outputs: {'; '.join(texts)}")
 
 
-def _fit(one: ValueType, other: ValueType) -> bool:
-    if one[0] != other[0] or one[1] is None or other[1] is None:
-        return one[0] == other[0]
-    return len(one[1]) == len(other[1]) and all(a == b or not a * b for a, b in zip(one[1], other[1], strict=True))
-
-
-def _words(values: Mapping[str, ValueType]) -> str:
-    shapes = {name: "" if shape is None else [each or "any" for each in shape] for name, (_, shape) in values.items()}
-    return ", ".join(f"{name} {kind}{shapes[name]}".replace("'", "") for name, (kind, _) in values.items())
+def _fit(one: Any, other: Any) -> bool:
+    first, second = one.type.tensor_type, other.type.tensor_type
+    if first.elem_type != second.elem_type or not (first.HasField("shape") and second.HasField("shape")):
+        return first.elem_type == second.elem_type
+    sizes = [[dim.dim_value for dim in each.shape.dim] for each in (first, second)]
+    return len(sizes[0]) == len(sizes[1]) and all(a == b or not a * b for a, b in zip(*sizes, strict=True))
 
 
 def structural_changes(old: OnnxFile, new: OnnxFile) -> StructuralChanges:
     """Compares two files of one model by the names of their values."""
     ops = [Counter(op_of(node) for node in each.nodes) for each in (old, new)]
     folded = _folded(old, new)
-    replaced = _replaced(old, new, {*folded})
     return StructuralChanges(
         (len(old.nodes), len(new.nodes)),
         tuple((ops[0] - ops[1]).most_common()), tuple((ops[1] - ops[0]).most_common()),
-        replaced, tuple(old.named(place) for place in folded), _changed(old, new),
-        (len(old.constants), len(new.constants)), _attributes(old, new),
+        tuple(_replaced(old, new, folded)), tuple(old.named(place) for place in folded), tuple(_changed(old, new)),
+        (len(old.constants), len(new.constants)), tuple(_attributes(old, new)),
     )  # fmt: skip
 
 
-def _attributes(old: OnnxFile, new: OnnxFile) -> tuple[tuple[str, str, str], ...]:
-    makers, found = new.makers, list[tuple[str, str, str]]()
+def _attributes(old: OnnxFile, new: OnnxFile) -> Iterator[tuple[str, str, str]]:
+    makers = new.makers
     for place, node in enumerate(old.nodes):
         other = new.nodes[makers[node.output[0]]] if node.output[0] in makers else None
         if other is None or op_of(other) != op_of(node):
             continue
-        ours, theirs = (
-            {**_defaults(node), **{e.name: _value(e) for e in each.attribute if not e.HasField("g")}}
-            for each in (node, other)
-        )
-        found += [
-            (f"{name} of {old.named(place)}", ours.get(name, "left out"), theirs.get(name, "left out"))
-            for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)
-        ]  # fmt: skip
-    return tuple(found)
+        ours, theirs = _attributes_of(node), _attributes_of(other)
+        for name in sorted({*ours, *theirs}):
+            if ours.get(name) != theirs.get(name):
+                yield f"{name} of {old.named(place)}", ours.get(name, "left out"), theirs.get(name, "left out")
 
 
-def _defaults(node: Any) -> dict[str, str]:
-    """What an attribute stands for where it is left out: a saved file may spell it out."""
-    if not _LIBRARY.defs.has(node.op_type, node.domain):
-        return {}
-    attributes = _LIBRARY.defs.get_schema(node.op_type, node.domain).attributes
-    return {name: _value(each.default_value) for name, each in attributes.items() if each.default_value.type}
-
-
-def _value(attribute: Any) -> str:
-    value = _LIBRARY.helper.get_attribute_value(attribute)
-    return f"{value:.6g}" if isinstance(value, float) else f"{' '.join(str(value).split()):.40}"
+def _attributes_of(node: Any) -> dict[str, str]:
+    """Those of a node, and what others stand for where they are left out: a saved file may spell it out."""
+    values: dict[str, Any] = {each.name: each for each in node.attribute if not each.HasField("g")}
+    if _LIBRARY.defs.has(node.op_type, node.domain):
+        for name, each in _LIBRARY.defs.get_schema(node.op_type, node.domain).attributes.items():
+            if each.default_value.type:
+                values.setdefault(name, each.default_value)
+    given = {name: _LIBRARY.helper.get_attribute_value(each) for name, each in values.items()}
+    return {n: f"{v:.6g}" if isinstance(v, float) else f"{' '.join(str(v).split()):.40}" for n, v in given.items()}
 
 
 def _folded(old: OnnxFile, new: OnnxFile) -> list[int]:
     """The nodes of the old file that no input reaches and that the new file has as constants, or not at all."""
-    constant, places = {*old.constants}, list[int]()
-    makers = new.makers
+    constant, makers, places = {*old.constants}, new.makers, list[int]()
     for place, node in enumerate(old.nodes):
         if all(name in constant for name in used_names(node) if name):
             constant.update(node.output)
@@ -167,29 +148,22 @@ def _folded(old: OnnxFile, new: OnnxFile) -> list[int]:
     return places
 
 
-def _replaced(old: OnnxFile, new: OnnxFile, folded: set[int]) -> tuple[tuple[tuple[str, ...], str], ...]:
+def _replaced(old: OnnxFile, new: OnnxFile, folded: Sequence[int]) -> Iterator[tuple[tuple[str, ...], str]]:
     """For each node of the new file that makes a value of the old one: the old nodes that it stands for, if those are
     several or of another operator."""
-    made, makers = new.makers, old.makers
-    known = {*made, *new.inputs}
-    found: list[tuple[tuple[str, ...], str]] = []
+    makers, known = old.makers, {*new.makers, *new.inputs}
     for place, node in enumerate(new.nodes):
-        start = next((name for name in node.output if name in makers), None)
-        if start is None:
-            continue
-        stands_for, wanted = set[int](), [start]
+        wanted, stands_for = [name for name in node.output if name in makers][:1], set[int]()
         while wanted:
             maker = makers.get(wanted.pop())
-            if maker is None or maker in folded or maker in stands_for:
-                continue
-            stands_for.add(maker)
-            wanted += [name for name in used_names(old.nodes[maker]) if name not in known]
-        if len(stands_for) > 1 or {op_of(old.nodes[each]) for each in stands_for} != {op_of(node)}:
-            found.append((tuple(old.named(each) for each in sorted(stands_for)), new.named(place)))
-    return tuple(found)
+            if maker is not None and maker not in folded and maker not in stands_for:
+                stands_for.add(maker)
+                wanted += [name for name in used_names(old.nodes[maker]) if name not in known]
+        if stands_for and (len(stands_for) > 1 or op_of(old.nodes[min(stands_for)]) != op_of(node)):
+            yield tuple(old.named(each) for each in sorted(stands_for)), new.named(place)
 
 
-def _changed(old: OnnxFile, new: OnnxFile) -> tuple[tuple[str, str], ...]:
+def _changed(old: OnnxFile, new: OnnxFile) -> list[tuple[str, str]]:
     changes: list[tuple[float, str, str]] = []
     for name, ours in old.constants.items():
         theirs = new.constants.get(name)
@@ -198,8 +172,8 @@ def _changed(old: OnnxFile, new: OnnxFile) -> tuple[tuple[str, str], ...]:
         if theirs.shape != ours.shape or ours.dtype.kind not in "fiu" or theirs.dtype.kind not in "fiu":
             changes.append((np.inf, name, f"{ours.dtype}{[*ours.shape]} -> {theirs.dtype}{[*theirs.shape]}"))
             continue
-        off = float(np.abs(ours.astype(np.float64) - theirs.astype(np.float64)).max(initial=0.0))
-        largest = float(np.abs(ours.astype(np.float64)).max(initial=0.0)) or 1.0
+        wide = ours.astype(np.float64)
+        off = np.abs(wide - theirs.astype(np.float64)).max(initial=0.0) / (np.abs(wide).max(initial=0.0) or 1.0)
         kinds = "" if theirs.dtype == ours.dtype else f"{ours.dtype} -> {theirs.dtype}, "
-        changes.append((off / largest, name, f"{kinds}{off / largest:.2g} of its largest magnitude"))
-    return tuple((name, text) for _, name, text in sorted(changes, key=lambda each: -each[0]))
+        changes.append((off, name, f"{kinds}{off:.2g} of its largest magnitude"))
+    return [(name, text) for _, name, text in sorted(changes, key=lambda each: -each[0])]

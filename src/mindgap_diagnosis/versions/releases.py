@@ -8,17 +8,16 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import distribution
 from typing import Final
 
 from mindgap.graph import MindgapError
 from mindgap.platforms.environments import Environment, EnvironmentProblem, environments, read_recipe
 from mindgap.platforms.environments.environment import installed, project_name
-from mindgap.platforms.environments.installation import create, has_pip, run
+from mindgap.platforms.environments.installation import create, run
 from mindgap.platforms.protocol import HasRecipe, Packaged
 from mindgap.platforms.registry import registered
 
-_TORCH: Final = "torch"
 #: MB that an installed package takes where mindgap's own environment has no version of it.
 _UNKNOWN_MB: Final = 100.0
 #: Minutes of one run, and MB that are installed in a minute: 43 MB took 12 s, a run of a small model 20 s.
@@ -61,18 +60,15 @@ class VersionedPackage:
     @property
     def installed_mb(self) -> float:
         """What the version in mindgap's own environment takes on the disk."""
-        try:
-            files = distribution(self.name).files or ()
-        except PackageNotFoundError:
-            return _UNKNOWN_MB
-        return max(sum(file.size or 0 for file in files) / 1e6, 1.0)
+        files = distribution(self.name).files if self.own_version else None
+        return max(sum(file.size or 0 for file in files) / 1e6, 1.0) if files else _UNKNOWN_MB
 
 
 def package_of(platform: str, named: str | None, extra: tuple[str, ...] = ()) -> VersionedPackage:
     """The package that decides the version of a platform (`DEVICE/MODE`), or the one that is named."""
     backend = registered(platform)
     packages = backend.packages if isinstance(backend, Packaged) else ()
-    name = named or (packages[0] if packages else _TORCH)
+    name = named or (packages[0] if packages else "torch")
     recipe = read_recipe(backend.recipe) if isinstance(backend, HasRecipe) and backend.recipe is not None else None
     others = () if recipe is None else recipe.requirements
     own = next((each.partition("==")[2] for each in others if project_name(each) == project_name(name)), "")
@@ -86,35 +82,28 @@ def releases(package: str) -> list[str]:
 
     Raises `EnvironmentProblem` where pip is missing or the index does not know the package.
     """
-    if not has_pip():
-        raise EnvironmentProblem("releases are listed by pip, which is not installed: python -m ensurepip")
-    command = [sys.executable, "-m", "pip", "index", "versions", package]
-    printed = run(command, f"the package index lists no release of {package}")
+    none = f"the package index lists no release of {package}"
+    printed = run([sys.executable, "-m", "pip", "index", "versions", package], none)
     listed = re.search(r"^Available versions: (.+)$", printed, re.MULTILINE)
     if listed is None:
-        raise EnvironmentProblem(f"the package index lists no release of {package}")
+        raise EnvironmentProblem(none)
     newest_first = [each.partition("+")[0].strip() for each in listed.group(1).split(",")]
     return list(dict.fromkeys(reversed(newest_first)))
 
 
 def between(package: str, listed: Sequence[str], one: str, other: str) -> tuple[str, ...]:
     """The releases from one version to another, oldest first. Raises `MindgapError` where one of them is none."""
-    at = sorted((_place(package, listed, one), _place(package, listed, other)))
-    if at[0] == at[1]:
-        raise MindgapError(f"--good and --bad are one version, {listed[at[0]]}: name two releases of {package}")
-    return tuple(listed[at[0] : at[1] + 1])
-
-
-def _place(package: str, listed: Sequence[str], version: str) -> int:
     plain = [plain_version(each) for each in listed]
-    if plain_version(version) in plain:
-        return plain.index(plain_version(version))
-    near = difflib.get_close_matches(version, listed, n=3, cutoff=0.5)
-    there = f"near it are {', '.join(near)}" if near else f"there are {listed[0]} to {listed[-1]}"
-    raise MindgapError(
-        f"{package} has no release {version} that this Python ({sys.version_info[0]}.{sys.version_info[1]}) can "
-        f"install: {there}"
-    )
+    for version in (one, other):
+        if plain_version(version) not in plain:
+            near = ", ".join(difflib.get_close_matches(version, listed, n=3, cutoff=0.5))
+            there = f"near it are {near}" if near else f"there are {listed[0]} to {listed[-1]}"
+            python = f"this Python ({sys.version_info[0]}.{sys.version_info[1]})"
+            raise MindgapError(f"{package} has no release {version} that {python} can install: {there}")
+    first, last = sorted(plain.index(plain_version(version)) for version in (one, other))
+    if first == last:
+        raise MindgapError(f"--good and --bad are one version, {listed[first]}: name two releases of {package}")
+    return tuple(listed[first : last + 1])
 
 
 def plain_version(version: str) -> str:

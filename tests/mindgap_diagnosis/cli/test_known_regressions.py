@@ -105,6 +105,31 @@ def padded_pool(path: Path) -> None:
     _save(path, nodes, [("x", [1, 3, 6, 6])], [("y", [1, 3, 6, 6])], 22)
 
 
+def forest(path: Path) -> None:
+    """Three trees of one branch; their leaves have the weight of one class, as scikit-learn's converter writes them."""
+    node = helper.make_node(
+        "TreeEnsembleClassifier", ["x"], ["label", "y"], "forest", domain="ai.onnx.ml", post_transform="NONE",
+        nodes_treeids=np.repeat(range(3), 3), nodes_nodeids=[0, 1, 2] * 3, nodes_featureids=np.repeat(range(3), 3),
+        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"] * 3, nodes_values=np.zeros(9), nodes_truenodeids=[1, 0, 0] * 3,
+        nodes_falsenodeids=[2, 0, 0] * 3, classlabels_int64s=[0, 1], class_treeids=np.repeat(range(3), 2),
+        class_nodeids=[1, 2] * 3, class_ids=[0] * 6, class_weights=np.array([0.9, 0.2, 0.3, 0.6, 0.1, 0.8]) / 3,
+    )  # fmt: skip
+    sides = [("x", TensorProto.FLOAT, [6, 3]), ("label", TensorProto.INT64, [6]), ("y", TensorProto.FLOAT, [6, 2])]
+    x, *outputs = (helper.make_tensor_value_info(*each) for each in sides)
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    onnx.save(helper.make_model(helper.make_graph([node], "g", [x], outputs), opset_imports=sets, ir_version=8), path)
+
+
+def warm_norm(path: Path) -> None:
+    """Numbers near 40000 whose variance is 1: their squares in float32 have lost it."""
+    nodes = [
+        helper.make_node("Add", ["x", "level"], ["warm"], "warm"),
+        helper.make_node("LayerNormalization", ["warm", "scale", "shift"], ["y"], "norm", axis=-1),
+    ]
+    weights = {"level": np.float32(40000), "scale": np.ones(64, "f4"), "shift": np.zeros(64, "f4")}
+    _save(path, nodes, [("x", [4, 64])], [("y", [4, 64])], 17, weights)
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("make", "good", "bad", "last_good", "first_bad"),
@@ -115,6 +140,10 @@ def padded_pool(path: Path) -> None:
         pytest.param(causal_attention, "1.28.0", "1.26.0", "1.28.0", "1.27.0", id="onnxruntime 29020"),
         # https://github.com/microsoft/onnxruntime/pull/27375
         pytest.param(padded_pool, "1.25.1", "1.24.3", "1.25.0", "1.24.4", id="onnxruntime 27375"),
+        # https://github.com/microsoft/onnxruntime/issues/28557
+        pytest.param(forest, "1.24.3", "1.26.0", "1.25.1", "1.26.0", id="onnxruntime 28557"),
+        # https://github.com/microsoft/onnxruntime/issues/28463
+        pytest.param(warm_norm, "1.29.0", "1.25.1", "1.27.0", "1.26.0", id="onnxruntime 28463"),
     ],
 )
 def test_release_of_onnxruntime(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hypothesis import given, strategies
 
-from mindgap_diagnosis.passes.smallest_set import smallest_set
+from mindgap_diagnosis.passes.at_fault import smallest_set
 
 
 @given(strategies.sets(strategies.integers(0, 60), min_size=1, max_size=3))

@@ -48,6 +48,7 @@ def make():
         pytest.param(thread_models.wide_scale, "", ("SimplifiedLayerNormFusion",), id="onnx 8203"),
         pytest.param(thread_models.padded_maximum, "", ("Pad_Fusion",), id="onnxsim 290"),
         pytest.param(thread_models.padded_mean, "1.20.1", ("Pad_Fusion",), id="onnxruntime 22177"),
+        pytest.param(thread_models.idle_transpose, "1.23.2", ("GemmTransposeFusion",), id="onnxruntime 32417"),
     ],
 )
 def test_the_optimizer_of_onnxruntime(

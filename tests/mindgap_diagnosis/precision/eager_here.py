@@ -13,8 +13,7 @@ from mindgap.platforms.pytorch.device.devices import CPU
 from mindgap.platforms.pytorch.execution.eager_executable import EagerExecutable
 from mindgap.run.outcome import Job, Outcome
 from mindgap_diagnosis.precision.candidates import candidates
-from mindgap_diagnosis.precision.finding import find_precision
-from mindgap_diagnosis.precision.result import Bound, Precision
+from mindgap_diagnosis.precision.finding import Bound, Precision, find_precision
 from mindgap_diagnosis.precision.targets import GraphTarget
 
 

@@ -12,8 +12,7 @@ from onnx import helper, numpy_helper
 from mindgap.cli.sources import only_program, source_client
 from mindgap.graph import Graph, TensorStore
 from mindgap.platforms.registry import canonical
-from mindgap_diagnosis.precision.finding import find_precision
-from mindgap_diagnosis.precision.result import Bound, Precision
+from mindgap_diagnosis.precision.finding import Bound, Precision, find_precision
 from mindgap_diagnosis.precision.targets import opened_target
 
 Capture = Callable[[str], Graph]

@@ -7,8 +7,8 @@ from torch import nn
 
 from mindgap.graph import TensorStore
 from mindgap_diagnosis.precision.candidates import Operator
+from mindgap_diagnosis.precision.finding import Bound
 from mindgap_diagnosis.precision.paste import file_lists, program_lists
-from mindgap_diagnosis.precision.result import Bound
 from precision.eager_here import found
 
 
@@ -21,12 +21,12 @@ def test_the_pasted_region_brings_the_outputs_of_autocast_back(tmp_path: Path) -
     model, x = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 10)).eval(), torch.randn(512, 16)
     exact = model.double()(x.double()).detach().numpy()
     model.float()
-    answer = found(model, (x,), TensorStore(tmp_path), "bfloat16", Bound(flips=0))
+    answer = found(model, (x,), TensorStore(tmp_path), "bfloat16", Bound(0, "flips"))
     assert [each.name for each in answer.kept] == ["2"]
 
     def flips() -> float:
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-            return Bound(flips=0).measured([exact], [model(x).double().numpy()])
+            return Bound(0, "flips").measured([exact], [model(x).double().numpy()])
 
     assert flips() > 0
     exec(answer.lists["PyTorch autocast"], {"torch": torch, "model": model})

@@ -14,8 +14,7 @@ from mindgap.cli.sources import only_program, source_client
 from mindgap.graph import Graph, TensorStore
 from mindgap.platforms.openvino.pytorch_frontend import import_openvino
 from mindgap.platforms.registry import canonical
-from mindgap_diagnosis.precision.finding import find_precision
-from mindgap_diagnosis.precision.result import Bound, Precision
+from mindgap_diagnosis.precision.finding import Bound, Precision, find_precision
 from mindgap_diagnosis.precision.targets import opened_target
 
 Capture = Callable[[str], Graph]

@@ -10,8 +10,7 @@ from torch import nn, randn
 from mindgap.graph import Array, MindgapError, TensorStore
 from mindgap.platforms.name import parse
 from mindgap.run.outcome import Job, Outcome
-from mindgap_diagnosis.precision.finding import find_precision
-from mindgap_diagnosis.precision.result import Bound
+from mindgap_diagnosis.precision.finding import Bound, find_precision
 from mindgap_diagnosis.precision.targets import FileTarget, GraphTarget
 from mindgap_diagnosis.precision.tool_runs import ToolFailed
 from precision.eager_here import target_of
@@ -59,7 +58,6 @@ def test_a_tool_of_which_no_converted_file_runs(target: GraphTarget) -> None:
     exact = target.outputs(frozenset(range(len(target.of.operators))))
     assert exact is not None
     runs: Any = _Refusing(exact)
-    names = [f"n{i}" for i in range(len(target.graph.nodes))]
-    file = FileTarget(target.graph, target.arrays, target.of, "int8", parse("onnxruntime/cpu"), runs, names, False)
+    file = FileTarget(target.graph, target.arrays, target.of, "int8", parse("onnxruntime/cpu"), runs, {}, ())
     with pytest.raises(MindgapError, match=r"it ran with no operator in int8, the first failure: .*Gelu\(1\)"):
         find_precision(file, Bound(1e-3), "net")

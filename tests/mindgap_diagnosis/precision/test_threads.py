@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mindgap.graph import TensorStore
-from mindgap_diagnosis.precision.result import Precision
+from mindgap_diagnosis.precision.finding import Precision
 from mindgap_diagnosis.precision.search import MOST_RUNS
 from precision.eager_here import found
 

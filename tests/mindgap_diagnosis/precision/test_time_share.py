@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from mindgap.graph import TensorStore
-from mindgap_diagnosis.precision.time_share import time_share
+from mindgap_diagnosis.precision.finding import time_share
 from precision.eager_here import target_of
 
 

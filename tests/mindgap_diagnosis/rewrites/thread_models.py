@@ -70,6 +70,16 @@ def padded_mean(path: Path) -> None:
     save(path, [helper.make_node("Pad", ["x", "p"], ["a"], "pad"), pool], {"x": [1, 2, 7, 7]}, {"p": _PADS})
 
 
+def idle_transpose(path: Path) -> None:
+    """https://github.com/microsoft/onnxruntime/issues/32417: a transposition that changes nothing, before a product."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["same"], "same", perm=[0, 1]),
+        helper.make_node("Gemm", ["same", "w", "b"], ["y"], "gemm"),
+    ]
+    weights = {"w": np.arange(20, dtype="f4").reshape(4, 5) / 8, "b": np.ones(5, "f4")}
+    save(path, nodes, {"x": [3, 4]}, weights)
+
+
 def norm_by_hand(path: Path) -> None:
     """https://github.com/microsoft/onnxruntime/issues/21345: squares leave the range of float16."""
     nodes = [
