@@ -1,7 +1,8 @@
 """cpu/inductor: a copy of an argument that was written by index is the argument itself: a later write in place changes it
 
-Condition: `index_copy`, `index_put`, `index_add`, `index_fill` or `slice_scatter` of an argument (in place with a
-`clone` behind it, or out of place) is returned, and the argument is written in place afterwards.
+Condition: `index_copy`, `index_put`, `index_add`, `index_fill` or `slice_scatter` of an argument is returned as it
+is, and the argument is overwritten afterwards without its old elements: out of place by `zero_`, `fill_` or a
+computed `copy_`, in place with a `clone` behind it by any write, such as `mul_`.
 Seen with torch 2.13.0+cpu.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys

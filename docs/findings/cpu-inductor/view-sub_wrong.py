@@ -1,7 +1,7 @@
 """cpu/inductor: what is computed of an argument's view in a dtype of another size is computed after a later write to the argument
 
 Condition: the argument is viewed in a dtype of another size, what is computed of the view is written in place and
-viewed in a dtype of another size again, and the argument is written in place in between.
+returned as a view in another dtype, of the same size too, and the argument is written in place in between.
 Seen with torch 2.13.0+cpu.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys

@@ -1,6 +1,6 @@
-"""iree/cpu: `x.mean(dim, dtype=torch.float32)` of integers does not compile: "failed to legalize operation 'torch.constant.int'"
+"""iree/cpu: `x.mean(dim, dtype=torch.float32)` of integers and bools does not compile: "failed to legalize operation 'torch.constant.int'"
 
-Condition: the operand is of int64, int32 or uint8, and `dim` and `dtype` are given.
+Condition: the operand is of int64, int32, int8, uint8 or bool, and `dim` and `dtype` are given (float64 too).
 Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys, tempfile

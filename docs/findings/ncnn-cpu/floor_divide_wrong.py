@@ -1,7 +1,7 @@
 """ncnn/cpu: `x // y`, `torch.fmod` and `floor(x / y)` of exact multiples are off by one: 41 // 41 is 0, the rest of 41 by 41 is 41
 
-Condition: a tensor of four elements or more is divided by a tensor of numbers whose reciprocal is rounded down, such
-as 41, 47, 55 and 61.
+Condition: the quotient is whole and the divisor one of some numbers, such as 41, 47, 55, 61 and 82 (45 of those from
+1 to 256), as a tensor or a number; a tensor of two elements or more (of 3, 5 and 17 all but the last are wrong).
 Seen with torch 2.13.0+cpu, ncnn 1.0.20261020, pnnx 20261020.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import pathlib, platform, re, sys, tempfile

@@ -1,6 +1,7 @@
-"""onnxruntime/cpu: `torch.arange(0, 4.0)`, from an integer to a float, makes a model that does not load
+"""onnxruntime/cpu: `torch.arange(0, 4.0)`, from an integer to a float, is int64: with floats it makes a model that does not load
 
-Condition: start is an integer and end a float, and no step is given.
+Condition: start is an integer and end a float, and neither step nor `dtype` is given (returned as it is, the result
+is int64 for float32, without a message).
 Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import platform, sys

@@ -1,8 +1,8 @@
 """onnxruntime/cpu: `x.copy_(row)` does not broadcast: the result has the shape of `row`, or elements keep their old value
 
-Condition: the source of `copy_` has another shape than its target and is broadcast to it (one element into a column;
-of a whole tensor, `x.copy_(row)`, the result has the shape of `row`; into a slice of several rows,
-`x[1:].copy_(row)`, the model does not run).
+Condition: the source of `copy_` has another shape than its target and is broadcast to it (one element into a column
+or a row; of a whole tensor, `x.copy_(row)`, the result has the shape of `row`; into a slice, `x[1:].copy_(row)`, or
+of a 0-d source into a column, the model does not run).
 Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import platform, sys

@@ -1,7 +1,7 @@
 """onnxruntime/cpu: `x[mask, index]` takes other elements: an index of integers beside a mask is read as a mask or dropped
 
-Condition: a tensor of bools and a tensor of integers index one tensor, in any order (beside a mask of two dimensions
-the index is dropped, and the result has another shape).
+Condition: a tensor of bools and a tensor of integers index one tensor, in any order (beside a mask or an index of two
+dimensions the index is dropped, and the result has another shape; the index 0 alone fails when it runs).
 Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import platform, sys

@@ -1,6 +1,7 @@
 """onnxruntime/cpu: `logcumsumexp` is -inf where an element is 104 or more below the largest that comes later
 
-Condition: an element, and all before it, are 104 or more below the largest of the row (from 88 on digits are lost).
+Condition: an element, and all before it, are 104 or more below the largest of the row (from 88 on digits are lost); a
+row of -inf alone, or one that holds inf, is NaN.
 Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import platform, sys

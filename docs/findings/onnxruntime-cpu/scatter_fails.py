@@ -1,7 +1,7 @@
 """onnxruntime/cpu: `scatter`, `scatter_add` and `scatter_reduce` with a source that is larger than the index fail when they run
 
 Condition: the source has more elements than the index in a dimension, as PyTorch allows: it reads the elements at the
-index's places.
+index's places (an empty index too).
 Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import platform, sys

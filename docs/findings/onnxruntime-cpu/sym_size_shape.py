@@ -1,7 +1,7 @@
 """onnxruntime/cpu: `-(-n // 2)` of a dynamic size rounds down: sizes are divided toward zero
 
-Condition: a negative whole number that is computed of a dynamic size is divided by `//`, and the quotient is not
-whole.
+Condition: a whole number that is computed of a dynamic size is divided by `//`, and the quotient is negative and not
+whole (`-(-n // 2)`, `n // -2`).
 Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import platform, sys

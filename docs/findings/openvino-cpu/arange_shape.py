@@ -1,7 +1,7 @@
 """openvino/cpu: `torch.arange(0.0, 0.6, 0.2)` has four elements, not three; `torch.arange(0.3, 0.9, 0.2)` has three, not four
 
 Condition: start, end or step is a float, and (end - start) / step is a whole number but for rounding: float32 rounds
-it to another side than float64 does.
+it to another side than float64 does (`dtype=torch.float64` too).
 Seen with torch 2.13.0+cpu, openvino 2026.4.1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import platform, sys

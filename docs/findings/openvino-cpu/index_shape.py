@@ -1,6 +1,7 @@
-"""openvino/cpu: `x[mask, index]` with a mask of two dimensions and an index of integers has another shape
+"""openvino/cpu: `x[mask, index]` and `x[:, mask]` with a mask of two dimensions or more have another shape
 
-Condition: a tensor of bools of two dimensions and a tensor of integers index one tensor.
+Condition: a tensor of bools of two dimensions or more indexes a tensor beside a tensor of integers, or behind a slice
+(`x[:, mask]`, `x[..., mask]`).
 Seen with torch 2.13.0+cpu, openvino 2026.4.1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import platform, sys
@@ -16,9 +17,15 @@ class Cells(torch.nn.Module):
     def forward(self, cells, mask):
         return cells[mask, torch.tensor([1])]
 
+class Batch(torch.nn.Module):
+    """The cells that a mask selects, in each of a batch."""
+    def forward(self, batch, mask):
+        return batch[:, mask]
+
 CASES = {
     "smallest": (Cells, lambda: (torch.arange(8.0).reshape(2, 2, 2), torch.eye(2) > 0)),
     "ordinary size": (Cells, lambda: (torch.arange(96.0).reshape(4, 8, 3), torch.eye(4, 8) > 0)),
+    "batch": (Batch, lambda: (torch.arange(96.0).reshape(3, 4, 8), torch.eye(4, 8) > 0)),
 }
 
 def run(model, fresh):

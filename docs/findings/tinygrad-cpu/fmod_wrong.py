@@ -1,6 +1,7 @@
 """tinygrad/cpu: `fmod(x, y)` of floats is `x - y * trunc(x / y)`: 1.0 by 0.1 is -1.5e-8, 1e9 by 7 is 48
 
-Condition: the quotient rounds up to a whole number (1.0 by 0.1), or is so large that its rounding counts (1e9 by 7).
+Condition: the quotient rounds up to a whole number (1.0 by 0.1), or is so large that its rounding counts (1e9 by 7;
+3e38 by 0.5 is -inf), or the divisor is inf (NaN); float64 too.
 Seen with torch 2.13.0+cpu, tinygrad 0.14.0, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys, tempfile

@@ -1,6 +1,7 @@
 """tvm/cpu: `x % y` of floats is `x - y * floor(x / y)`: 1.0 % 0.1 is 0, 1e9 % 7 is 64
 
-Condition: the quotient rounds up to a whole number (1.0 by 0.1), or is so large that its rounding counts (1e9 by 7).
+Condition: the quotient rounds up to a whole number (1.0 by 0.1), or is so large that its rounding counts (1e9 by 7;
+3e38 by 0.5 is -inf), or the divisor is inf (NaN).
 Seen with torch 2.13.0+cpu, apache-tvm 0.27.0.post1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked."""
 import os, platform, sys
