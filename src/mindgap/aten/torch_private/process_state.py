@@ -28,10 +28,10 @@ _entered: Final[list[Any]] = []
 _device_context: Final[Any] = torch._GLOBAL_DEVICE_CONTEXT
 
 
-def _set_environment(variables: Mapping[str, str]) -> None:
-    for name in os.environ.keys() - variables.keys():
-        del os.environ[name]
-    os.environ.update(variables)
+def _set_environment(variables: Mapping[bytes, bytes]) -> None:
+    for name in os.environb.keys() - variables.keys():
+        del os.environb[name]
+    os.environb.update(variables)
 
 
 def _default_device() -> str:
@@ -90,7 +90,8 @@ _SETTINGS: Final[Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]]
     "the checks of distributions": (lambda: _Distribution._validate_args, _Distribution.set_default_validate_args),
     "numpy's treatment of errors": (np.geterr, lambda how: np.seterr(**how)),
     "the working directory": (_folder, lambda folder: os.chdir(folder or "/")),
-    "environment variables": (lambda: dict(os.environ), _set_environment),
+    # Without decoding, which takes most of the time of all settings.
+    "environment variables": (lambda: vars(os.environ)["_data"].copy(), _set_environment),
     "the limit of recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
 }
 #: Where code is within PyTorch's transformations, which code that ended has left, unless something went wrong.
@@ -124,7 +125,6 @@ def settings() -> dict[str, Any]:
 
 
 def set_all(wanted: Mapping[str, Any]) -> None:
-    """Makes settings as they were."""
     for name, value in wanted.items():
         get, put = _SETTINGS[name]
         if get() != value:
