@@ -21,11 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from established import package_of_code
+from established import package_of_code, read_established
 from facts import read_facts
 from run_scripts import Runs, run
 
-from mindgap.findings.causes import FILE_NAME, read_causes
 from mindgap.platforms.environments import EnvironmentProblem
 from mindgap_diagnosis.versions.bisection import State, bisected
 from mindgap_diagnosis.versions.releases import VersionedPackage, between, plain_version, releases
@@ -77,7 +76,7 @@ def first_bad(versions: list[str], at: Releases, script: str) -> str:
 def chosen_causes(directory: Path, folder: str, package: str, scripts: list[str], every: bool) -> Mapping[str, Any]:
     """The listed causes of a folder whose code at fault is in a package, by script."""
     facts = read_facts(directory)
-    causes = {cause.findings[0].script: cause for cause in read_causes(directory / FILE_NAME)}
+    causes = {cause.findings[0].script: cause for cause in read_established(directory)}
     here = {
         name: cause
         for name, cause in causes.items()
