@@ -113,8 +113,8 @@ def _run(argv: Sequence[str] | None) -> int:
             given = _verbose_first(sys.argv[1:] if argv is None else argv)
             status = app(args=given, prog_name="mindgap", standalone_mode=False)
         finally:
-            # What cannot be written is reported below: `mindgap.cli.main` ends the process without a flush.
-            sys.stdout.flush()
+            # Writes the buffer of standard output, where there is one: `mindgap.cli.main` ends the process without it.
+            typer.echo(nl=False)
         # Typer turns Ctrl-C into this number. A command that returns the status itself has reported it.
         if type(status) is int and status == Exit.INTERRUPTED:
             complain("interrupted")

@@ -103,6 +103,12 @@ def test_an_output_that_cannot_be_written_is_one_line_and_status_2() -> None:
     assert ran.stderr.startswith("mindgap: a file cannot be used: No space left on device")
 
 
+def test_a_command_without_standard_output_ends_as_with_one() -> None:
+    command = f"{sys.executable} -m mindgap --version >&-"
+    ran = subprocess.run(["bash", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def test_a_url_where_a_directory_is_needed_is_refused_by_its_name() -> None:
     with pytest.raises(
         MindgapError, match=r"--out s3://bucket/name: a directory of this machine is needed; use --store"
