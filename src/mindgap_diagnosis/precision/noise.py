@@ -120,8 +120,10 @@ def _noise(graph: Graph, arrays: Sequence[Any], of: Candidates, to: str, derive:
         for slopes in _slopes(outputs, [wide for _, wide, _ in edges]) if derive else [None]:
             for number, (edge, wide, weight) in enumerate(edges):
                 exact = wide.detach()
-                alone = torch.ones_like(exact) / exact.square().sum().sqrt().clamp_min(1e-300)
-                slope = alone if slopes is None else slopes[number]
+                if slopes is None:
+                    slope = torch.ones_like(exact) / exact.square().sum().sqrt().clamp_min(1e-300)
+                else:
+                    slope = slopes[number]
                 if slope is not None:
                     edge.account(exact, _lowered(exact, to, weight), slope)
     return Noise(tuple(y.detach() for y in outputs), tuple(edge for edge, _, _ in edges), derive)
