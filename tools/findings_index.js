@@ -4,7 +4,7 @@
   const { totals, natures, causes } = await (await fetch(root.dataset.from)).json();
   const FILTERS = {
     runtime: (c) => [c.runtime], severity: (c) => [c.severity], condition: (c) => [c.nature], stage: (c) => [c.stage],
-    gets: (c) => [c.damage], dtype: (c) => c.dtypes, upstream: (c) => [c.upstream],
+    gets: (c) => [c.damage], dtype: (c) => c.dtypes, "ran on": (c) => [c.device], upstream: (c) => [c.upstream],
   };
   const FIRST = 40;  // rows, until the button
   const ORDERED = { severity: ["critical", "high", "medium", "low"], condition: Object.keys(natures) };
@@ -33,7 +33,7 @@
       .map(([count, of]) => `${c.bound && count ? "at most " : ""}${count.toLocaleString("en")} ${of}`).join(", ");
   const row = (c) => made("li", {},
     made("a", { href: c.page }, ...inCode(c.title)),
-    made("div", {}, [c.runtime, c.stage, c.dtypes.join(", "), met(c)].filter(Boolean).join(" · ") + " · upstream: ",
+    made("div", {}, [c.runtime, c.device !== "processor" && c.device, c.stage, c.dtypes.join(", "), met(c)].filter(Boolean).join(" · ") + " · upstream: ",
       c.link ? made("a", { href: c.link }, c.upstream) : c.upstream));
 
   const fields = {};

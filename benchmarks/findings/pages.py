@@ -44,13 +44,21 @@ def index_data(listed: Sequence[Listed], totals: Totals) -> dict[str, Any]:
         {
             "runtime": each.runtime, "title": each.title, "severity": each.cause.severity, "nature": each.nature,
             "stage": each.cause.stage, "damage": each.cause.damage, "dtypes": list(each.cause.dtypes),
-            "upstream": each.upstream, "link": each.cause.upstream.link if each.cause.upstream else "",
+            "device": _device(each), "upstream": each.upstream,
+            "link": each.cause.upstream.link if each.cause.upstream else "",
             "condition": each.cause.condition, "functions": list(each.facts.functions), "zoo": each.counts.zoo,
             "everyday": each.counts.everyday, "bound": each.counts.bound, "page": each.page.removesuffix(".md") + "/",
         }
         for each in listed
     ]  # fmt: skip
     return {"totals": {"zoo": totals.zoo, "everyday": totals.everyday}, "natures": NATURES, "causes": rows}
+
+
+def _device(each: Listed) -> str:
+    """What the scripts ran on: a simulated or emulated target is not the hardware."""
+    if not each.facts.decided:
+        return "GPU" if each.runtime.startswith("cuda/") else "processor"
+    return "simulator and hardware" if each.runs.get("hardware") else "simulator or emulator"
 
 
 def counts_text(each: Listed, totals: Totals) -> str:

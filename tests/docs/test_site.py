@@ -97,3 +97,12 @@ def test_the_index_of_findings_shows_the_worst_and_all_on_demand(site: str, brow
     browser.driver.find_element(By.CSS_SELECTOR, "#findings-index button").click()
     every = len(browser.driver.find_elements(By.CSS_SELECTOR, SHOWN))
     assert every > 40 and f"{every} of " in browser.driver.find_element(By.CSS_SELECTOR, ".count").text
+
+
+@pytest.mark.nightly
+@needs_driver
+def test_the_index_of_findings_names_simulators(site: str, browser: Browser) -> None:
+    browser.driver.get(f"{site}/findings/?ran+on=simulator+or+emulator&severity=critical")
+    time.sleep(3)
+    rows = [row.text for row in browser.driver.find_elements(By.CSS_SELECTOR, SHOWN)]
+    assert rows and all(" · simulator or emulator · " in row for row in rows)

@@ -139,7 +139,7 @@ def test_a_program_of_integers_gets_its_own_operands(tmp_path: Path):
     (tmp_path / "ids.py").write_text(
         "import torch\n\ndef make():\n    return torch.nn.Embedding(7, 3), (torch.tensor([1, 2, 6]),)\n"
     )
-    command = [sys.executable, "-m", "mindgap.cli", "diff", "ids.py:make", "-p", EXACT, "--json"]
+    command = [sys.executable, "-m", "mindgap", "diff", "ids.py:make", "-p", EXACT, "--json"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     (row,) = json.loads(ran.stdout)["rows"]
     assert row["own_path"]["status"] == "same", row

@@ -18,6 +18,7 @@ import typer
 
 import mindgap
 from mindgap.cli.command_group import CommandGroup
+from mindgap.cli.completion import complete_at_first_request
 from mindgap.cli.streams import Exit, complain
 from mindgap.cli.versions import versions
 from mindgap.graph import MindgapError
@@ -35,6 +36,7 @@ app = typer.Typer(
     help="Finds where a model's behaviour changes when the hardware or the runtime under it does.",
     epilog="Exit status: 0 nothing found, 1 findings, 2 wrong use or bad input, 3 mindgap itself failed.",
 )
+complete_at_first_request()
 
 
 @app.callback()

@@ -25,9 +25,7 @@ def cache(
     Example: mindgap cache --clear
     """
     folder = home() / "tensors"
-    removed = 0
-    if clear:
-        removed = trim(folder, 0)
+    removed = trim(folder, 0) if clear else 0
     usage_now = usage(folder)
     with result_stream() as out:
         if as_json:

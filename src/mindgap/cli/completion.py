@@ -6,6 +6,8 @@ import os
 from importlib.metadata import entry_points
 from typing import Final
 
+from typer import _completion_shared
+
 from mindgap.graph.tensors import home
 
 #: The variable by which a shell's script requests completion, and what bash takes for the end of a word.
@@ -33,6 +35,14 @@ def source_prefixes(incomplete: str) -> list[str]:
     """Returns the schemes of sources. A shell completes files itself where there is none."""
     names = sorted({"graph", "model", "pt2", *(point.name for point in entry_points(group="mindgap.sources"))})
     return [f"{name}:" for name in names if f"{name}:".startswith(incomplete)]
+
+
+def complete_at_first_request() -> None:
+    """Adds a call to the end of Typer's script for zsh, without which the first Tab in a shell completes nothing."""
+    scripts = _completion_shared._completion_scripts  # pyright: ignore[reportPrivateUsage] (Typer has no other way)
+    last = "compdef %(complete_func)s %(prog_name)s\n"
+    call = 'if [[ $zsh_eval_context[-1] == loadautofunc ]]; then %(complete_func)s "$@"; fi\n'
+    scripts["zsh"] = scripts["zsh"].replace(last, last + call)
 
 
 def join_words() -> None:

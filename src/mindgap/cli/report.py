@@ -27,8 +27,7 @@ def report(
     from mindgap.report import html_page
 
     check_files(("--output", output))
-    stored = "://" in source or Path(source).is_dir()
-    shown = _stored(source, run) if stored else _decoded(Path(source))
+    shown = _stored(source, run) if "://" in source or Path(source).is_dir() else _decoded(Path(source))
     with result_stream() as out:
         write_file(output, html_page(shown))
         print(output, file=out)
@@ -46,8 +45,6 @@ def _decoded(source: Path) -> Report:
 
     try:
         text = source.read_text(encoding="utf-8")
-    except OSError as error:
-        raise MindgapError(f"{source} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise MindgapError(f"{source} cannot be read: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise MindgapError(f"{source} cannot be read: {getattr(error, 'strerror', error)}") from None
     return decode_report(text, str(source))

@@ -136,7 +136,7 @@ def test_a_terminated_command_leaves_no_file(tmp_path: Path, command: str) -> No
     environment = {**os.environ, "MINDGAP_HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "temporary")}
     more = ["-o", "x.graph"] if command == "capture" else ["-p", "cpu/jit"]
     shared = set(os.listdir("/dev/shm"))
-    line = [sys.executable, "-m", "mindgap.cli", command, "models.py:endless", *more]
+    line = [sys.executable, "-m", "mindgap", command, "models.py:endless", *more]
     with subprocess.Popen(line, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as run:
         until = time.monotonic() + 200
         while not (tmp_path / "started").exists() and time.monotonic() < until:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -93,3 +98,47 @@ def test_it_imports_no_framework(home: Path, words: tuple[str, ...]) -> None:
     )  # fmt: skip
     assert not done.stderr, done.stderr
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def typed(shell: str, home: Path, keys: bytes, expected: bytes) -> bytes:
+    """Types `keys` in an interactive shell, and returns what its terminal shows, to `expected` or for 30 seconds."""
+    (home / ".local/share/fish/generated_completions").mkdir(
+        parents=True
+    )  # fish reads all manual pages where it is missing
+    variables = {
+        **os.environ,
+        "HOME": str(home),
+        "MINDGAP_HOME": str(home),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "TERM": "xterm",
+        "fish_greeting": "READY ",
+    }
+    for name in (".bashrc", ".zshrc"):
+        (home / name).write_text("PS1='READY '\n")
+    subprocess.run([shell, "-c", "mindgap --install-completion; true"], env=variables, check=True)
+    process, terminal = pty.fork()
+    if not process:
+        os.execvpe(shell, [shell, "-i"], variables)
+
+    def shown(until: bytes, limit_s: float) -> bytes:
+        text, end = b"", time.monotonic() + limit_s
+        while until not in text and (left := end - time.monotonic()) > 0:
+            if select.select([terminal], [], [], left)[0]:
+                text += os.read(terminal, 4096)
+        return text
+
+    try:
+        shown(b"READY", 30)
+        os.write(terminal, keys)
+        return shown(expected, 30)
+    finally:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        os.close(terminal)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_first_tab_in_an_interactive_shell(home: Path, shell: str) -> None:
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    assert b"cpu/jit" in typed(shell, home, b"mindgap diff -p cpu/ji\t", b"cpu/jit")

@@ -75,7 +75,7 @@ def test_an_interrupted_run_prints_what_is_known_and_leaves_nothing(tmp_path: Pa
     (tmp_path / "temporary").mkdir()
     environment = {**os.environ, "MINDGAP_HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "temporary")}
     # --jobs 1: captures wait for each other, and with two threads the one that never ends may be first.
-    command = [sys.executable, "-m", "mindgap.cli", "diff", "models.py:calm", "models.py:hangs", "-p", "cpu/jit",
+    command = [sys.executable, "-m", "mindgap", "diff", "models.py:calm", "models.py:hangs", "-p", "cpu/jit",
                "--no-own-path", "--json", "--deadline", "250", "--jobs", "1"]  # fmt: skip
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -50,7 +50,7 @@ def test_a_captured_graph_has_no_program_to_go_back_through(store: TensorStore) 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MINDGAP_HOME": str(cwd / "home")}
     return subprocess.run(
-        [sys.executable, "-m", "mindgap.cli", *arguments],
+        [sys.executable, "-m", "mindgap", *arguments],
         cwd=cwd, env=environment, capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
 

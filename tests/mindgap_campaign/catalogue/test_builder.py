@@ -152,7 +152,7 @@ def test_a_killed_build_resumes_to_the_same_catalogue(models, tmp_path):
     undisturbed = Catalogue(tmp_path / "whole", create=True)
     build(undisturbed, sources)
     broken = tmp_path / "broken"
-    command = [sys.executable, "-m", "mindgap.cli", "corpus", "build", str(broken), "-j", "2", *sources]
+    command = [sys.executable, "-m", "mindgap", "corpus", "build", str(broken), "-j", "2", *sources]
     for delay in (1.5, 4.0, 6.0):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(delay)

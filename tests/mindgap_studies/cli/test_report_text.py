@@ -214,7 +214,7 @@ def test_a_real_finding_on_a_terminal_and_in_a_pipe(tmp_path: Path) -> None:
     parent, child = pty.openpty()
     environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "MINDGAP_HOME": str(tmp_path / "home")}
     with subprocess.Popen(
-        [sys.executable, "-m", "mindgap.cli", *arguments], cwd=tmp_path, env=environment, stdout=child,
+        [sys.executable, "-m", "mindgap", *arguments], cwd=tmp_path, env=environment, stdout=child,
         stderr=subprocess.DEVNULL,
     ):  # fmt: skip
         os.close(child)

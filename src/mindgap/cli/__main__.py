@@ -1,8 +1,0 @@
-"""`python -m mindgap.cli`."""
-
-import sys
-
-from mindgap.cli import main
-
-if __name__ == "__main__":
-    sys.exit(main())
