@@ -13,6 +13,7 @@ import torch
 
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap_runtimes.ncnn.conversion import ModelPort, ports_of
 from mindgap_runtimes.ncnn.messages import TABLE, aten_operator, functions, kind_of, refusals
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
@@ -43,6 +44,21 @@ def test_the_operator_that_pnnx_leaves():
     assert functions("1 1 in0 out0 0=add(fmod(@0,2),1)") == ["add", "fmod"]
     graph, _ = captured(torch.special.airy_ai, normal(2))
     assert aten_operator(graph, []) == "aten.special_airy_ai.default"
+
+
+def test_the_ports_of_scripts_of_both_forms():
+    """pnnx 20261020 hands ncnn the index of the batch; before, its scripts remove and add the dimension."""
+    indexed = """ex.input("in0", ncnn.Mat(in0.numpy(), batch_index=0).clone())
+            out.append(torch.from_numpy(out0.numpy(batch_index=233)))"""
+    removed = """ex.input("in0", ncnn.Mat(in0.squeeze(0).numpy()).clone())
+            ex.input("in1", ncnn.Mat(in1.numpy()).clone())
+            out.append(torch.from_numpy(np.array(out0)).unsqueeze(1))
+            out.append(torch.from_numpy(np.array(out1)))"""
+    assert ports_of(indexed) == ([ModelPort("in0", 0, True)], [ModelPort("out0", 233, True)])
+    assert ports_of(removed) == (
+        [ModelPort("in0", 0, False), ModelPort("in1", None, False)],
+        [ModelPort("out0", 1, False), ModelPort("out1", None, False)],
+    )
 
 
 @pytest.mark.parametrize("batch", [1, 2])

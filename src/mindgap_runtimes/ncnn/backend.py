@@ -37,7 +37,7 @@ from mindgap_runtimes.ncnn import messages
 from mindgap_runtimes.ncnn.stages import ncnn_stage
 
 if TYPE_CHECKING:
-    from mindgap_runtimes.ncnn.conversion import NcnnModel
+    from mindgap_runtimes.ncnn.conversion import ModelPort, NcnnModel
 
 MODULES: Final = {"torch": "torch", "ncnn": "ncnn", "pnnx": "pnnx"}
 _OPTIONS: Final = (
@@ -80,8 +80,8 @@ class NcnnPlatform:
             raise Fallback("ncnn finds no Vulkan device")
         options = self._net().opt
         for name, value in self._settings.items():
-            if getattr(options, name) != value:
-                raise Fallback(f"ncnn has not taken {name}={value}: it has {getattr(options, name)}")
+            if getattr(options, name, 0) != value:
+                raise Fallback(f"ncnn has not taken {name}={value}: it has {getattr(options, name, 'no such switch')}")
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `ncnn_options`: every switch of `ncnn.Option` that is in force."""
@@ -113,7 +113,9 @@ class NcnnPlatform:
     def _net(self) -> Any:
         net = self._library.Net()
         for name, value in self._settings.items():
-            setattr(net.opt, name, value)
+            # What a version does not have cannot be switched on.
+            if hasattr(net.opt, name):
+                setattr(net.opt, name, value)
         return net
 
 
@@ -159,19 +161,26 @@ class NcnnExecutable:
         extractor = self._net.create_extractor()
         for port in self._converted.inputs:
             array = inputs[self._converted.fed[int(port.name.removeprefix("in"))]]
-            matrix = self._library.Mat(np.ascontiguousarray(array), batch_index=port.batch).clone()
-            status = extractor.input(port.name, matrix)
+            if port.indexed:
+                matrix = self._library.Mat(np.ascontiguousarray(array), batch_index=port.batch)
+            else:
+                without = array if port.batch is None else array.squeeze(port.batch)
+                matrix = self._library.Mat(np.ascontiguousarray(without))
+            status = extractor.input(port.name, matrix.clone())
             if status != 0:
                 return [f"ncnn takes no input {port.name}: error {status}."]
-        return [self._output(extractor, port.name, port.batch) for port in self._converted.outputs]
+        return [self._output(extractor, port) for port in self._converted.outputs]
 
-    def _output(self, extractor: Any, name: str, batch: int) -> Array | str:
-        status, matrix = extractor.extract(name)
+    def _output(self, extractor: Any, port: ModelPort) -> Array | str:
+        status, matrix = extractor.extract(port.name)
         if status != 0:
-            return f"ncnn computes no {name}: error {status}."
+            return f"ncnn computes no {port.name}: error {status}."
         if matrix.empty():
-            return f"ncnn computes no {name}: its matrix is empty."
-        return np.array(matrix.numpy(batch_index=batch), order="C")
+            return f"ncnn computes no {port.name}: its matrix is empty."
+        if port.indexed:
+            return np.array(matrix.numpy(batch_index=port.batch), order="C")
+        result = np.array(matrix, order="C")
+        return result if port.batch is None else np.expand_dims(result, port.batch)
 
 
 def _vulkan_layers(graph: Graph, net: Any) -> dict[str, Any]:

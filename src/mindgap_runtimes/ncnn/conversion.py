@@ -24,19 +24,26 @@ from mindgap.platforms.pytorch.compilation.fx_module import foldable, to_fx
 from mindgap.platforms.pytorch.compilation.torchscript_calls import without_boolean_lists
 from mindgap_runtimes.ncnn import messages
 
-#: Lines of the script that pnnx writes next to the model: how its inputs and outputs are given.
-_INPUT: Final = re.compile(r'ex\.input\("in(\d+)", ncnn\.Mat\(in\1\.numpy\(\), batch_index=(\d+)\)\.clone\(\)\)')
-_OUTPUT: Final = re.compile(r"out\.append\(torch\.from_numpy\(out(\d+)\.numpy\(batch_index=(\d+)\)\)\)")
+#: Lines of the script that pnnx writes next to the model: how its inputs and outputs are given. Before pnnx 20261020 a
+#: script removes the batch of an input by `squeeze`, and adds that of an output by `unsqueeze`.
+_INPUT: Final = re.compile(
+    r'ex\.input\("in(\d+)", ncnn\.Mat\(in\1(?:\.squeeze\((\d+)\))?\.numpy\(\)(?:, batch_index=(\d+))?\)\.clone\(\)\)'
+)
+_OUTPUT: Final = re.compile(
+    r"out\.append\(torch\.from_numpy\((?:out(\d+)\.numpy\(batch_index=(\d+)\)|np\.array\(out(\d+)\))\)(?:\.unsqueeze\((\d+)\))?\)"
+)
 #: A line of what pnnx prints when it ends: the error of its libtorch, whose other lines are places in the source.
 _ERROR: Final = re.compile(r"^\w*Error: .*", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class ModelPort:
-    """An input or output of a model. `batch`: the tensor's dimension that is the batch; 233: none, as pnnx has it."""
+    """An input or output of a model. `batch`: the tensor's dimension that is the batch; None or, as pnnx has it, 233:
+    none. `indexed`: ncnn takes it by its index; versions that do not get the tensor without it."""
 
     name: str
-    batch: int
+    batch: int | None
+    indexed: bool
 
 
 @dataclass(frozen=True)
@@ -72,11 +79,25 @@ def convert(graph: Graph, inputs: Sequence[Array], *, fp16: bool) -> NcnnModel:
         param, weights = (folder / "model.ncnn.param").read_text(), (folder / "model.ncnn.bin").read_bytes()
         understood = (folder / "model_pnnx.py").read_text(), (folder / "model.pnnx.bin").read_bytes()
     _require_layers(graph, param)
-    ports = [ModelPort(f"in{number}", int(batch)) for number, batch in _INPUT.findall(script)]
-    outputs = [ModelPort(f"out{number}", int(batch)) for number, batch in _OUTPUT.findall(script)]
+    ports, outputs = ports_of(script)
     if script.count("ex.input(") != len(ports) or len(outputs) != len(graph.outputs):
         raise CompileFailure(f"pnnx's script gives {len(outputs)} of {len(graph.outputs)} outputs, or is unknown")
+    for port in ports:
+        shape = graph.inputs[fed[int(port.name.removeprefix("in"))]].spec.shape
+        if not port.indexed and port.batch is not None and shape[port.batch] != 1:
+            raise Unsupported("model", "this version of ncnn runs batches of size 1")
     return NcnnModel(param, weights, fed, tuple(ports), tuple(outputs), *understood)
+
+
+def ports_of(script: str) -> tuple[list[ModelPort], list[ModelPort]]:
+    """Returns the inputs and the outputs that the script of pnnx gives, those in a form that is not known left out."""
+    inputs = [_port("in", number, index, removed) for number, removed, index in _INPUT.findall(script)]
+    return inputs, [_port("out", a or b, index, added) for a, index, b, added in _OUTPUT.findall(script)]
+
+
+def _port(kind: str, number: str, index: str, removed: str) -> ModelPort:
+    batch = index or removed
+    return ModelPort(f"{kind}{number}", int(batch) if batch else None, bool(index))
 
 
 def _require_matrices(graph: Graph, fed: Sequence[int]) -> None:

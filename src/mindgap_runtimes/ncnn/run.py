@@ -26,7 +26,8 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of the converted model."""
     net = ncnn.Net()
     for name, value in PROPERTIES.items():
-        setattr(net.opt, name, value)
+        if hasattr(net.opt, name):
+            setattr(net.opt, name, value)
     with tempfile.TemporaryDirectory() as folder:
         pnnx.export(model, f"{folder}/model.pt", fresh(), fp16="use_fp16_storage" not in PROPERTIES)
         net.load_param(f"{folder}/model.ncnn.param"), net.load_model(f"{folder}/model.ncnn.bin")
