@@ -63,7 +63,8 @@ def capture(
             with_options(source, [*(options or []), *capture_options(inside, path_taken, steps, text)])
         )
         count = len(opened.programs)
-        files = [output] if count == 1 else [_numbered(output, n + 1) for n in range(count)]
+        numbered = [output.with_name(f"{output.stem}-{n + 1}{output.suffix}") for n in range(count)]
+        files = numbered if count > 1 else [output]
         records: list[dict[str, Any]] = []
         for index, (one, file) in enumerate(zip(opened.programs, files, strict=True)):
             graph = client.capture(opened, index, backward=backward, optimizer=step)
@@ -100,7 +101,3 @@ def _graph_record(name: str, graph: Graph, file: Path) -> dict[str, Any]:
         "bytes": file.stat().st_size,
         "ops": dict(counts.most_common()),
     }
-
-
-def _numbered(path: Path, number: int) -> Path:
-    return path.with_name(f"{path.stem}-{number}{path.suffix}")

@@ -402,7 +402,8 @@ class WorkerSupervisor:
         first = self._message(failed) + retried
         message = shortened_paths(f"{first}\n{failed.tail}" if failed.tail else first)
         cause = signature("\n".join([self._message(failed), *last_words(failed.tail)]))
-        reason = Reason("worker_killed" if failed.outside else "worker_ended", stage=failed.stage)
+        ended = "not_opened" if isinstance(failed, CannotOpen) else "worker_ended"
+        reason = Reason("worker_killed" if failed.outside else ended, stage=failed.stage)
         return Outcome(
             self.platform, digest, status, message=message, signature=cause, fingerprint=self.fingerprint, reason=reason
         )

@@ -88,7 +88,11 @@ class TinygradPlatform:
         if default != device:
             raise Fallback(f"tinygrad computes on {default}, not on its device {device}")
         self._facts = {"CPU": _compiler, "CL": opencl_driver.described, "WEBGPU": webgpu_driver.described}[device]()
-        if int(helpers.NOOPT.value) != (opt == "off") or threads not in (None, int(helpers.NUM_CPU_THREADS.value)):
+        # The variable of the threads was CPU_COUNT before tinygrad 0.14.
+        count = getattr(helpers, "NUM_CPU_THREADS", getattr(helpers, "CPU_COUNT", None))
+        if int(helpers.NOOPT.value) != (opt == "off") or (
+            threads is not None and threads != getattr(count, "value", 0)
+        ):
             raise Fallback(f"tinygrad has not taken opt={opt}, threads={threads}")
 
     def describe(self) -> Mapping[str, Any]:
@@ -215,7 +219,8 @@ def _variables(options: Options) -> Mapping[str, str]:
     variables = {"DEV": "CPU", "PARALLEL": "0"}
     if options["opt"] == "off":
         variables["NOOPT"] = "1"
-    return {**variables, "NUM_CPU_THREADS": options["threads"]} if "threads" in options else variables
+    names = ("NUM_CPU_THREADS", "CPU_COUNT") if "threads" in options else ()
+    return {**variables, **dict.fromkeys(names, options.get("threads", ""))}
 
 
 def _missing_opencl() -> str:

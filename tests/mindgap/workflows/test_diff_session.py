@@ -18,6 +18,7 @@ from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.graph_capture import capture
 from mindgap.own_path.runs import OwnRun, Sensitivity
 from mindgap.platforms.name import PlatformName
+from mindgap.platforms.protocol import PlatformError
 from mindgap.results.settings import RunSettings
 from mindgap.results.store import Store
 from mindgap.run.outcome import Job, Outcome
@@ -30,6 +31,19 @@ from mindgap.workflows.diff.session import DiffInterrupted
 class Exits(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         raise SystemExit(0)
+
+
+def test_a_platform_that_cannot_be_opened_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
+    platform = "run.misbehaving:BACKEND@start=import"
+    with Session() as session:
+        with pytest.raises(
+            PlatformError, match=r"start=import cannot be opened: ImportError: no module named zookeeper"
+        ):
+            session.diff(torch.sin, (torch.ones(2),), platforms=["cpu/jit", platform])
+        assert [row.platform for row in session.diff(torch.sin, (torch.ones(2),), platforms=["cpu/jit"]).rows] == [
+            "cpu/jit"
+        ]
 
 
 @pytest.mark.nightly
@@ -56,7 +70,7 @@ def test_workers_stay_between_comparisons_and_weights_do_not() -> None:
         assert wider.quantisation_cost is not None and "it returns float32[1,64]" in wider.quantisation_cost.reason
         kept = session._tensors.path
         assert not any(kept.glob("*.safetensors"))
-        with pytest.raises(MindgapError, match=r"test_diff_session.py:\d+.*SystemExit: 0"):
+        with pytest.raises(MindgapError, match=r"SystemExit: 0 \(test_diff_session.py:\d+\)"):
             session.diff(Exits(), (x,), platforms=["cpu/jit"])
     assert not kept.exists()
 

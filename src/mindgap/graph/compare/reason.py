@@ -37,13 +37,14 @@ from typing import Literal
 #: - `ran_elsewhere`: the device's package would run an operator on the processor.
 #: - `computed_before`: the runtime computed the whole graph before the delegate got a node.
 #: - `worker_ended`, `worker_killed`: its process ended by itself, or by SIGTERM or SIGKILL. `stage`: what it was doing.
+#: - `not_opened`: the platform raised when it was opened.
 ReasonKind = Literal[
     "custom_operator", "environment_question", "state_not_kept", "no_conversion", "dynamic_size", "fixed_value",
     "tensor_value", "tracer_warning", "random", "training", "inputs_by_order", "unwritten_arguments",
     "sizes_not_compared",
     "own_path", "by_export", "no_graph", "time_budget", "interrupted", "memory", "host_lost", "no_judge",
     "failed_alone",
-    "took_none", "ran_elsewhere", "computed_before", "worker_ended", "worker_killed",
+    "took_none", "ran_elsewhere", "computed_before", "worker_ended", "worker_killed", "not_opened",
 ]  # fmt: skip
 #: The refusals that say nothing of the operators of a delegate or device.
 FallbackKind = Literal["took_none", "ran_elsewhere", "computed_before"]

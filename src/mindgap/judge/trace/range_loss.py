@@ -49,7 +49,8 @@ class RangeLoss:
 
     def sentence(self, op: str, label: str) -> str:
         """Why the outputs differ. `op`, `label`: of the operator."""
-        count, total = (sum(map(f, self.masks.values())) for f in (_true, torch.numel))
+        masks = self.masks.values()
+        count, total = sum(int(mask.sum()) for mask in masks), sum(map(torch.numel, masks))
         return (
             f"the reference leaves the range of {self.dtype} at {op}{f' ({label})' if label else ''}, and the platform "
             f"keeps a larger one: {self.example.given} is {self.example.got} on the reference; right is "
@@ -175,10 +176,6 @@ def _another(a: torch.Tensor, b: torch.Tensor, limit: torch.Tensor) -> torch.Ten
 
 def _any(mask: torch.Tensor) -> torch.Tensor | None:
     return mask if bool(mask.any()) else None
-
-
-def _true(mask: torch.Tensor) -> int:
-    return int(mask.sum())
 
 
 def _spared(one: Examined, mask: torch.Tensor | None) -> Examined:

@@ -25,6 +25,7 @@ from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.judge.pipeline.comparison import RunContext
 from mindgap.judge.pipeline.time_budget import INTERRUPTED, OutOfTime, TimeBudget
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
+from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import canonical
 from mindgap.results.rows import PlatformFacts, Report
 from mindgap.results.run_record import RunRecord, recorded
@@ -305,12 +306,14 @@ class Session:
 
 def _until_closed(execute: Callable[[Job], Outcome], collected: Collected) -> Callable[[Job], Outcome]:
     """`execute` while rows are taken. It raises `OutOfTime` for a job whose worker was ended because the comparison is:
-    that is no failure of its platform."""
+    that is no failure of its platform. It raises `PlatformError` for a platform that cannot be opened."""
 
     def run(job: Job) -> Outcome:
         outcome = execute(job)
         if collected.closed and not outcome.ran:
             raise OutOfTime(INTERRUPTED)
+        if outcome.reason is not None and outcome.reason.kind == "not_opened":
+            raise PlatformError(outcome.message.partition("\n")[0])
         return outcome
 
     return run
