@@ -8,8 +8,8 @@ Source of the formulas: ONNX's specification of `Resize` (version 19) and `RoiAl
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -22,9 +22,9 @@ from mindgap.onnx_files.node import OnnxNode, translates
 Tensor = torch.Tensor
 
 #: PyTorch's names of interpolation over 1, 2 and 3 dimensions.
-_MODES: Final = {b"linear": ("linear", "bilinear", "trilinear"), b"cubic": ("", "bicubic", "")}
-#: How far the weights of PyTorch's interpolation may be from ONNX's.
-_WEIGHTS_APART: Final = 1e-6
+_MODES: Final = {
+    b"linear": ("linear", "bilinear", "trilinear"), b"cubic": ("", "bicubic", ""), b"nearest": ("nearest",) * 3,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,25 +40,26 @@ class _Axis:
 
 @dataclass(frozen=True)
 class _Samples:
-    """What each result along an axis is: `weights` times the elements at `positions`, both [after, neighbours].
-    `outside`: [after], results that are the extrapolation value."""
+    """What each result along an axis is made of: the elements at `positions` [after, neighbours]. `outside`: [after],
+    results that are the extrapolation value. `at`: [after], where results lie. `weigh`: returns the weights of the
+    neighbours for the distances [after] from the element before; None for one neighbour."""
 
     positions: Array
-    weights: Array
     outside: Array
+    at: Array
+    weigh: Callable[[Tensor], Tensor] | None = None
 
 
-@translates("Resize", structural=(1, 2, 3))
+@translates("Resize", "Upsample", structural=(1, 2, 3))
 def resize(node: OnnxNode, x: Tensor, *_: None) -> Tensor:
-    """Calls PyTorch's interpolation where it has ONNX's weights, else sums neighbours along one axis after another."""
-    axes = _axes(node, x)
-    samples = [_samples(node, axis) for axis in axes]
-    mode = node.get("mode", b"nearest")
-    node.only(mode == b"nearest" or x.is_floating_point(), "of integers")
-    if (result := _pytorch_resize(node, x, axes, samples)) is not None:
+    """Calls PyTorch's interpolation where it has ONNX's formula, else sums neighbours along one axis after another."""
+    axes, placed = _axes(node, x), node.get("coordinate_transformation_mode")
+    placed = placed or (b"half_pixel" if node.opset > 10 else b"asymmetric")
+    node.only(node.get("mode", b"nearest") == b"nearest" or x.is_floating_point(), "of integers")
+    if (result := _pytorch_resize(node, x, axes, placed)) is not None:
         return result
-    for axis, each in zip(axes, samples, strict=True):
-        x = _sampled(node, x, axis.number, each)
+    for axis in axes:
+        x = _sampled(node, x, axis.number, _samples(node, axis, placed))
     return x.clone() if not axes else x
 
 
@@ -73,9 +74,9 @@ def _axes(node: OnnxNode, x: Tensor) -> list[_Axis]:
             factors = [min(factors) if policy == b"not_larger" else max(factors)] * len(factors)
             sizes = [int(factor * x.shape[axis] + 0.5) for factor, axis in zip(factors, numbers, strict=True)]
     else:
-        node.only(scales is not None, "without sizes and scales")
-        assert scales is not None
-        factors = [float(scale) for scale in scales]
+        given = node.get("scales") if scales is None else scales  # an attribute of old versions of Upsample
+        node.only(given is not None, "without sizes and scales")
+        factors = [float(scale) for scale in given]
         sizes = [int(factor * x.shape[axis]) for factor, axis in zip(factors, numbers, strict=True)]
     cropped = node.get("coordinate_transformation_mode") == b"tf_crop_and_resize" and regions is not None
     axes_found: list[_Axis] = []
@@ -88,9 +89,12 @@ def _axes(node: OnnxNode, x: Tensor) -> list[_Axis]:
     return axes_found
 
 
-def _coordinates(node: OnnxNode, axis: _Axis) -> tuple[Array, Array]:
+def _nearest_mode(node: OnnxNode) -> str:
+    return node.get("nearest_mode", b"round_prefer_floor" if node.opset > 10 else b"floor").decode()
+
+
+def _coordinates(node: OnnxNode, axis: _Axis, placed: bytes) -> tuple[Array, Array]:
     """Returns where each result lies in the operand, and which lie outside (`tf_crop_and_resize`)."""
-    placed = node.get("coordinate_transformation_mode", b"half_pixel" if node.opset > 10 else b"asymmetric")
     y, wide, last = np.arange(axis.after, dtype=np.float64), axis.scale * axis.before, axis.before - 1
     centred = (y + 0.5) / axis.scale - 0.5
     start, end = axis.region
@@ -113,113 +117,84 @@ def _coordinates(node: OnnxNode, axis: _Axis) -> tuple[Array, Array]:
     return places, outside
 
 
-def _samples(node: OnnxNode, axis: _Axis) -> _Samples:
-    at, outside = _coordinates(node, axis)
+def _samples(node: OnnxNode, axis: _Axis, placed: bytes) -> _Samples:
+    at, outside = _coordinates(node, axis, placed)
     mode, last = node.get("mode", b"nearest"), axis.before - 1
     if mode == b"nearest":
-        how = node.get("nearest_mode", b"round_prefer_floor" if node.opset > 10 else b"floor").decode()
         rounded = {
             "round_prefer_floor": np.ceil(at - 0.5), "round_prefer_ceil": np.floor(at + 0.5), "floor": np.floor(at),
             "ceil": np.ceil(at),
-        }[how]  # fmt: skip
+        }[_nearest_mode(node)]  # fmt: skip
         positions = np.clip(rounded, 0, last).astype(np.int64)[:, None]
-        return _Samples(positions, np.ones(positions.shape), outside)
+        return _Samples(positions, outside, at)
     reach = {b"linear": 1, b"cubic": 2}[mode]
     shrunk = min(axis.scale, 1.0) if node.get("antialias", 0) else 1.0
     first = math.floor(-reach / shrunk) + 1
     offsets = np.arange(first, 2 - first)
     below = np.floor(at)
-    distance = np.abs(offsets[None, :] - (at - below)[:, None]) * shrunk
-    weights = np.clip(1 - distance, 0, 1) if reach == 1 else _cubic(distance, node.get("cubic_coeff_a", -0.75))
-    weights = weights / weights.sum(1, keepdims=True) if shrunk < 1 else weights
     positions = below[:, None].astype(np.int64) + offsets[None, :]
-    if node.get("exclude_outside", 0):
-        weights = np.where((positions < 0) | (positions > last), 0.0, weights)
-        total = weights.sum(1, keepdims=True)
-        weights = weights / np.where(total == 0, 1.0, total)
-    return _Samples(np.clip(positions, 0, last), weights, outside)
+    within = (positions >= 0) & (positions <= last)
+
+    def weigh(fraction: Tensor) -> Tensor:
+        distance = abs(fraction[:, None] - torch.tensor(offsets)[None, :]) * shrunk
+        weights = (1 - distance).clip(0, 1) if reach == 1 else _cubic(distance, node.get("cubic_coeff_a", -0.75))
+        weights = weights / weights.sum(1, keepdim=True) if shrunk < 1 else weights
+        if node.get("exclude_outside", 0):
+            weights = weights * torch.tensor(within)
+            total = weights.sum(1, keepdim=True)
+            weights = weights / torch.where(total == 0, 1.0, total)
+        return weights
+
+    return _Samples(np.clip(positions, 0, last), outside, at, weigh)
 
 
-def _cubic(distance: Array, a: float) -> Array:
+def _cubic(distance: Tensor, a: float) -> Tensor:
     """Returns Keys' kernel: R. Keys, IEEE Transactions on Acoustics, Speech and Signal Processing 29 (1981)."""
-    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
-    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
+    near, far = distance.clip(0, 1), distance.clip(1, 2)  # each part is 0 at the end where the other begins
+    return ((a + 2) * near - (a + 3)) * near * near + 1 + ((a * far - 5 * a) * far + 8 * a) * far - 4 * a
 
 
-def _pytorch_resize(node: OnnxNode, x: Tensor, axes: Sequence[_Axis], samples: Sequence[_Samples]) -> Tensor | None:
-    """Calls `interpolate` if its weights along each axis are those of ONNX; else returns None."""
-    rank = x.dim() - 2
-    if not axes or not 1 <= rank <= 3 or axes[0].number < 2 or any(each.outside.any() for each in samples):
+def _pytorch_resize(node: OnnxNode, x: Tensor, axes: Sequence[_Axis], placed: bytes) -> Tensor | None:
+    """Calls `interpolate` where its formula is ONNX's (ATen/native/UpSample.h); else returns None."""
+    rank, mode, sized = x.dim() - 2, node.get("mode", b"nearest"), bool(node.integers(3))
+    if not axes or not 1 <= rank <= 3 or axes[0].number < 2 or node.get("antialias", 0):
         return None
-    mode, sized, antialias = node.get("mode", b"nearest"), bool(node.integers(3)), bool(node.get("antialias", 0))
+    name, aligned = _MODES[mode][rank - 1], placed == b"align_corners"
+    if mode == b"nearest":
+        same = placed == b"asymmetric" and _nearest_mode(node) == "floor"
+    else:
+        whole = all(axis.after > 1 and math.isclose(axis.scale * axis.before, axis.after) for axis in axes)
+        same = placed == b"half_pixel" or (whole and (aligned or placed == b"pytorch_half_pixel"))
+        same &= not node.get("exclude_outside", 0) and math.isclose(node.get("cubic_coeff_a", -0.75), -0.75)
+    if not name or not same:
+        return None
     sizes = {axis.number: axis.after if sized else axis.scale for axis in axes}
     given: Any = [sizes.get(axis, x.shape[axis] if sized else 1.0) for axis in range(2, x.dim())]
     call: Any = {"size": given} if sized else {"scale_factor": given, "recompute_scale_factor": False}
-    if mode != b"nearest":
-        call["align_corners"] = node.get("coordinate_transformation_mode") == b"align_corners"
-    if antialias:
-        call["antialias"] = True
-    for name, attributes in _interpolations(mode, rank, bool(call.get("align_corners")), antialias):
-        theirs = OnnxNode(node.op, attributes, {}, node.wanted)
-        if all(
-            _same(axis, ours, _samples(theirs, replace(axis, scale=_own_scale(attributes, axis))))
-            for axis, ours in zip(axes, samples, strict=True)
-        ):
-            return F.interpolate(x, mode=name, **call)
-    return None
-
-
-def _interpolations(mode: bytes, rank: int, aligned: bool, antialias: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields modes of `interpolate` with the attributes of `Resize` that mean the same (ATen/native/UpSample.h)."""
-    if mode == b"nearest":
-        yield "nearest", {"mode": mode, "nearest_mode": b"floor", "coordinate_transformation_mode": b"asymmetric"}
-        yield "nearest-exact", {"mode": mode, "nearest_mode": b"round_prefer_ceil"}
-        return
-    name = _MODES[mode][rank - 1]
-    if name and (not antialias or rank == 2):
-        placed = b"align_corners" if aligned else b"half_pixel"
-        more = {"antialias": 1, "exclude_outside": 1, "cubic_coeff_a": -0.5} if antialias else {}
-        yield name, {"mode": mode, "coordinate_transformation_mode": placed, **more}
-
-
-def _own_scale(attributes: Mapping[str, Any], axis: _Axis) -> float:
-    """Returns the scale that PyTorch takes: with aligned corners, that of the sizes."""
-    aligned = attributes.get("coordinate_transformation_mode") == b"align_corners"
-    return axis.after / axis.before if aligned else axis.scale
-
-
-def _same(axis: _Axis, ours: _Samples, theirs: _Samples) -> bool:
-    """Whether each result has the same weights."""
-    dense = [np.zeros((axis.after, axis.before)) for _ in range(2)]
-    for matrix, each in zip(dense, (ours, theirs), strict=True):
-        for position, weight in zip(each.positions.T, each.weights.T, strict=True):
-            np.add.at(matrix, (np.arange(axis.after), position), weight)
-    return bool(np.abs(dense[0] - dense[1]).max(initial=0.0) <= _WEIGHTS_APART)
+    return F.interpolate(x, mode=name, align_corners=None if mode == b"nearest" else aligned, **call)
 
 
 def _sampled(node: OnnxNode, x: Tensor, axis: int, samples: _Samples) -> Tensor:
-    """Sums an axis's neighbours, each times its weight."""
+    """Sums an axis's neighbours, each times its weight. The graph computes coordinates in float32, as runtimes do, so
+    that their rounding counts."""
+    weights = None
+    if samples.weigh is not None:
+        at, count = samples.at, len(samples.at)
+        step = float(at[-1] - at[0]) / max(count - 1, 1)
+        places = torch.arange(count, dtype=torch.float32) * step + float(at[0])
+        weights = samples.weigh(places - torch.tensor(np.floor(at), dtype=torch.float32)).to(x.dtype)
     along = [-1 if i == axis else 1 for i in range(x.dim())]
     result: Tensor | None = None
-    for positions, weights in zip(samples.positions.T, samples.weights.T, strict=True):
+    for number, positions in enumerate(samples.positions.T):
         part = torch.index_select(x, axis, torch.tensor(positions))
-        if not (weights == 1).all():
-            part = part * torch.tensor(weights).to(x.dtype).reshape(along)
+        if weights is not None:
+            part = part * weights[:, number].reshape(along)
         result = part if result is None else result + part
     assert result is not None, "each result has a neighbour"
     if samples.outside.any():
         value = torch.tensor(node.get("extrapolation_value", 0.0), dtype=x.dtype)
         result = torch.where(torch.tensor(samples.outside).reshape(along), value, result)
     return result
-
-
-@translates("Upsample", structural=(1,))
-def upsample(node: OnnxNode, x: Tensor, _: None = None) -> Tensor:
-    scales = node.known(1)
-    factors = [float(s) for s in (node.get("scales") if scales is None else scales)]
-    node.only(node.get("mode", b"nearest") == b"nearest", "by lines")
-    return F.interpolate(x, scale_factor=factors[2:], mode="nearest")
 
 
 _GRID_MODES: Final = {

@@ -41,11 +41,12 @@ class TritonInterpreterPlatform:
     def __init__(self, block: str) -> None:
         from mindgap.aten.torch_private import triton_kernels
         from mindgap.platforms.pytorch.device import settings
+        from mindgap_runtimes.triton.numpy_functions import FUNCTIONS, REDUCTIONS
 
         self._block = block
         self._device = DEVICES["cpu"]
         self._description = settings.establish({}, self._device)
-        triton_kernels.interpret_triton(small=block == "small")
+        triton_kernels.interpret_triton(small=block == "small", functions=FUNCTIONS, reductions=REDUCTIONS)
 
     def describe(self) -> Mapping[str, Any]:
         from importlib.metadata import version

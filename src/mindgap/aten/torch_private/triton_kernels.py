@@ -11,12 +11,11 @@ import importlib
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
 import torch
 import torch._inductor.async_compile
 import torch._inductor.codecache
@@ -35,14 +34,6 @@ _LARGEST: Final = {"pointwise": {"x": 1024, "y": 32, "z": 16}, "reduction": {"x"
 _LARGEST_REDUCED: Final = 2048
 _SMALL: Final = 16
 _EXTERN: Final = re.compile(r"(?:extern_kernels\.|torch\.ops\.(?=aten\.))([\w.]+)\(")
-#: Functions of the maker's library -> numpy's. Others of `tl.math` come from there.
-_IN_NUMPY: Final = {
-    "tanh": "tanh", "sinh": "sinh", "cosh": "cosh", "tan": "tan", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
-    "atan2": "arctan2", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "expm1": "expm1", "log1p": "log1p",
-    "log10": "log10", "pow": "power", "fmod": "fmod", "hypot": "hypot", "copysign": "copysign", "trunc": "trunc",
-    "nearbyint": "rint", "rint": "rint", "nextafter": "nextafter", "exp": "exp", "log": "log", "sin": "sin",
-    "cos": "cos", "sqrt": "sqrt", "exp2": "exp2", "log2": "log2", "floor": "floor", "ceil": "ceil", "abs": "abs",
-}  # fmt: skip
 
 
 class NoInterpretation(Exception):
@@ -104,49 +95,18 @@ class InterpretedKernel:
 
 
 class _Functions:
-    """The mathematical functions that kernels call: numpy's on the interpreter's arrays, or Triton's own."""
+    """The mathematical functions that kernels call: those given, or Triton's own."""
 
-    def __init__(self, seen: Callable[[], TritonRun]) -> None:
-        self._seen = seen
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._given = given
 
     def __getattr__(self, name: str) -> Any:
-        tl = _triton("language")
-
-        if name in _IN_NUMPY:
-            return _numpy_function(getattr(np, _IN_NUMPY[name]))
-        if hasattr(tl.math, name):
-            return getattr(tl.math, name)
-        self._seen().refused.append(f"the function {name} of the maker's library")
+        if name in self._given:
+            return self._given[name]
+        if hasattr(_triton("language").math, name):
+            return getattr(_triton("language").math, name)
+        _current().refused.append(f"the function {name} of the maker's library")
         raise NoInterpretation(name)
-
-
-def _numpy_function(function: Any) -> Callable[..., Any]:
-    def call(*operands: Any, **ignored: Any) -> Any:
-        tl, make = _triton("language"), _triton("runtime.interpreter").TensorHandle
-
-        tensors = [each for each in operands if isinstance(each, tl.tensor)]
-        data = [each.handle.data if isinstance(each, tl.tensor) else each for each in operands]
-        with np.errstate(all="ignore"):
-            computed = np.asarray(function(*data))
-        # The operand that the others are broadcast to.
-        like = next(each for each in tensors if each.handle.data.shape == computed.shape)
-        return tl.tensor(make(computed.astype(like.handle.data.dtype), like.handle.dtype), like.type)
-
-    return call
-
-
-def _reduced_by_numpy(function: Any) -> Callable[..., Any]:
-    """The interpreter runs a reduction by a function of Inductor's element by element, a millisecond each. numpy's
-    maximum and minimum give NaN for NaN as Inductor's do."""
-
-    def call(operand: Any, axis: int) -> Any:
-        tl, make = _triton("language"), _triton("runtime.interpreter").TensorHandle
-
-        computed = np.asarray(function(operand.handle.data, axis=int(axis)))
-        kind: Any = tl.block_type(operand.dtype, [*computed.shape]) if computed.shape else operand.dtype
-        return tl.tensor(make(computed, operand.handle.dtype), kind)
-
-    return call
 
 
 _run = TritonRun()
@@ -167,18 +127,20 @@ def recorded() -> Generator[TritonRun]:
         _run = before
 
 
-def interpret_triton(*, small: bool) -> None:
+def interpret_triton(*, small: bool, functions: Mapping[str, Any], reductions: Mapping[str, Any]) -> None:
     """Makes Inductor write Triton for the CPU, and run it in the interpreter, for the rest of this process.
 
-    small: blocks of 16 elements along each axis at most. `TRITON_INTERPRET=1` has to be set before Triton is imported.
+    small: blocks of 16 elements along each axis at most. functions, reductions: by the names that kernels call.
+    `TRITON_INTERPRET=1` has to be set before Triton is imported.
     """
     from torch._inductor.runtime import triton_helpers, triton_heuristics
 
     helpers: Any = triton_helpers
     _triton("runtime").driver.set_active(_NoDriver())
     helpers.set_driver_to_cpu = lambda: None
-    helpers.libdevice = _Functions(_current)
-    helpers.max2, helpers.min2 = _reduced_by_numpy(np.max), _reduced_by_numpy(np.min)
+    helpers.libdevice = _Functions(functions)
+    for name, function in reductions.items():
+        setattr(helpers, name, function)
     private: Any = torch.utils._triton
     private.triton_hash_with_backend = lambda: "interpreter"
     compiler: Any = torch._inductor.async_compile.AsyncCompile
