@@ -14,7 +14,7 @@ import torch
 from mindgap.aten.operators import overload_name
 from mindgap.aten.tape import OnNode, Tape
 from mindgap.aten.tensors import to_numpy, to_torch, torch_dtype_name
-from mindgap.aten.torch_private.fake_tensors import lazy_clone
+from mindgap.aten.torch_private.fake_tensors import FakeTensor, lazy_clone
 from mindgap.aten.torch_private.pre_dispatch import (
     PreDispatchMode,
     call_without_python_dispatcher,
@@ -29,6 +29,7 @@ from mindgap.graph_capture.control_flow import answered
 from mindgap.graph_capture.data_dependent import READS
 from mindgap.graph_capture.deep_copies import is_strided
 from mindgap.graph_capture.errors import CaptureError, ReplayDiffers
+from mindgap.graph_capture.kept_fakes import forget_fakes
 from mindgap.graph_capture.origin import user_line_of
 from mindgap.graph_capture.program import HeldTensor, ProgramCopy, copy_program, leaves
 from mindgap.graph_capture.recorder import compares_whole
@@ -273,7 +274,16 @@ class _StateAfterRun:
 
 def _program_outputs(subject: CheckSubject, tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], _StateAfterRun]:
     """Runs the program with `tensors` in place of the program's; returns its outputs and the state of the inputs
-    afterwards."""
+    afterwards. Where its code kept fake tensors of the trace (a cache), removes them and runs it again."""
+    try:
+        return _outputs_of_run(subject, tensors)
+    except _InvalidInputs:
+        if not forget_fakes():
+            raise
+        return _outputs_of_run(subject, tensors)
+
+
+def _outputs_of_run(subject: CheckSubject, tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], _StateAfterRun]:
     sources = subject.sources
     by_name = {(s.role, s.name): (i, t) for i, (s, t) in enumerate(zip(sources, tensors, strict=True))}
     placed = {i: own_copy(tensors[i]) for i, s in enumerate(sources) if s.real is None and s.role != "random"}
@@ -319,11 +329,14 @@ def _program_outputs(subject: CheckSubject, tensors: list[torch.Tensor]) -> tupl
 
 def _run_program(run: Run, ready: PreparedRun) -> Sequence[torch.Tensor]:
     try:
-        return run(ready)
+        outputs = run(ready)
     except CaptureError:
         raise
     except (Exception, SystemExit) as error:
         raise _InvalidInputs(one_line(error), user_line_of(error.__traceback__)) from error
+    if any(isinstance(each, FakeTensor) for each in outputs):
+        raise _InvalidInputs("its code keeps tensors from call to call; keep them as buffers of its modules", "")
+    return outputs
 
 
 class _RecordedReads:
