@@ -131,11 +131,12 @@ def capture_built(
             for category in (CompiledPart, PathTaken, QuantisedPart, WrongDeclaration):
                 warnings.simplefilter("default", category)
             return _captured(built, tensors, weights, verify, backward, optimizer)
-    except ReplayDiffers as error:
-        if isinstance(built.program, TranslatedModel):  # it has no Python of a user's
-            raise NoTranslation(f"PyTorch's kernels give output {error.output} otherwise each time") from error
-        raise
-    except CaptureError:
+    except CaptureError as error:
+        if isinstance(built.program, TranslatedModel) and not isinstance(error, NoTranslation):
+            # It has no Python of a user's: a runtime may run what PyTorch cannot.
+            unstable = isinstance(error, ReplayDiffers)
+            why = f"PyTorch's kernels give output {error.output} otherwise each time" if unstable else str(error)
+            raise NoTranslation(why) from error
         raise
     except MindgapError as error:
         raise CaptureError(str(error)) from error

@@ -23,11 +23,11 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     onnx.checker.check_model(program.model_proto, full_check=True)
     evaluator = onnx.reference.ReferenceEvaluator(program.model_proto)
     feeds = {name: tensor.numpy() for name, tensor in zip(evaluator.input_names, fresh(), strict=True)}
-    return [torch.as_tensor(np.asarray(array)) for array in evaluator.run(None, feeds)]
+    return [torch.as_tensor(np.array(array)) for array in evaluator.run(None, feeds)]
 
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[Any]:
-    """Returns the outputs of a model file; texts and sequences as it gives them."""
+    """Returns the outputs of a model file; texts and sequences as it gives them. PyTorch takes no reversed views."""
     file = onnx.load("FILE")
 
     def zip_map(self: Any, table: Any, classlabels_int64s: Any = None, classlabels_strings: Any = None) -> Any:
@@ -51,6 +51,8 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[Any]:
     ]
     feeds = {name: tensor.numpy() for name, tensor in model.matched(inputs, fresh())}
     return [
-        torch.as_tensor(each) if isinstance(each, np.generic | np.ndarray) and each.dtype.kind not in "OSU" else each
+        torch.as_tensor(each.copy())
+        if isinstance(each, np.generic | np.ndarray) and each.dtype.kind not in "OSU"
+        else each
         for each in evaluator.run(None, feeds)
     ]
