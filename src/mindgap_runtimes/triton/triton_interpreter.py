@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from mindgap.graph import Graph
 from mindgap.platforms.delegation import Delegation
@@ -15,7 +18,6 @@ from mindgap.platforms.protocol import (
     Array,
     CompileFailure,
     Executable,
-    Options,
     Unsupported,
 )
 from mindgap.platforms.pytorch.device.devices import DEVICES
@@ -41,12 +43,11 @@ class TritonInterpreterPlatform:
     def __init__(self, block: str) -> None:
         from mindgap.aten.torch_private import triton_kernels
         from mindgap.platforms.pytorch.device import settings
-        from mindgap_runtimes.triton.numpy_functions import FUNCTIONS, REDUCTIONS
 
         self._block = block
         self._device = DEVICES["cpu"]
         self._description = settings.establish({}, self._device)
-        triton_kernels.interpret_triton(small=block == "small", functions=FUNCTIONS, reductions=REDUCTIONS)
+        triton_kernels.interpret_triton(small=block == "small", by_numpy=_by_numpy)
 
     def describe(self) -> Mapping[str, Any]:
         from importlib.metadata import version
@@ -82,16 +83,29 @@ class TritonInterpreterPlatform:
         return executable
 
 
-def _variables(options: Options) -> Mapping[str, str]:
-    return {"TRITON_INTERPRET": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-
-
 BACKEND: Final = HostRuntime(
     _MODULES,
     lambda options: TritonInterpreterPlatform(options["block"]),
     (_BLOCK,),
-    _variables,
+    lambda options: {"TRITON_INTERPRET": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"},
     packages=("triton",),
     recipe=Path(__file__).with_name("triton.toml"),
     execution=_EXECUTION,
 )
+
+
+def _by_numpy(function: Any) -> Callable[..., Any]:
+    """A function of kernels, by element or a reduction, that computes with numpy on the interpreter's arrays."""
+
+    def call(*operands: Any, **ignored: Any) -> Any:
+        tl, make = import_module("triton.language"), import_module("triton.runtime.interpreter").TensorHandle
+        tensors = [each for each in operands if isinstance(each, tl.tensor)]
+        data = [each.handle.data if isinstance(each, tl.tensor) else getattr(each, "value", each) for each in operands]
+        with np.errstate(all="ignore"):
+            computed = np.asarray(function(*data))
+        # The operand that the others are broadcast to; of a reduction, the one that is reduced.
+        like = next((each for each in tensors if each.handle.data.shape == computed.shape), tensors[0])
+        kind = tl.block_type(like.dtype, [*computed.shape]) if computed.shape else like.dtype
+        return tl.tensor(make(computed.astype(like.handle.data.dtype), like.handle.dtype), kind)
+
+    return call

@@ -11,11 +11,13 @@ import importlib
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Final
 
+import numpy as np
 import torch
 import torch._inductor.async_compile
 import torch._inductor.codecache
@@ -36,6 +38,14 @@ _SMALL: Final = 16
 _EXTERN: Final = re.compile(r"(?:extern_kernels\.|torch\.ops\.(?=aten\.))([\w.]+)\(")
 
 
+#: Functions of the maker's library that are numpy's of the same name. Others of `tl.math` come from there.
+_IN_NUMPY: Final = (
+    "tanh", "sinh", "cosh", "tan", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "expm1", "log1p",
+    "log10", "pow", "fmod", "hypot", "copysign", "trunc", "rint", "nextafter", "exp", "log", "sin", "cos", "sqrt",
+    "exp2", "log2", "floor", "ceil", "abs",
+)  # fmt: skip
+
+
 class NoInterpretation(Exception):
     """A kernel or function that is not run here. A refusal: the device runs it."""
 
@@ -50,20 +60,11 @@ class TritonRun:
     refused: list[str] = field(default_factory=list[str])
 
 
-class _NoDriver:
-    """Says which target there is, where there is no device."""
-
-    def get_current_target(self) -> Any:
-        return _triton("backends.compiler").GPUTarget("cpu", 0, 1)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int = 0) -> int:
-        return 0
-
-    def get_active_torch_device(self) -> torch.device:
-        return torch.device("cpu")
+#: Says which target there is, where there is no device.
+_NO_DRIVER: Final = SimpleNamespace(
+    get_current_target=lambda: _triton("backends.compiler").GPUTarget("cpu", 0, 1), get_current_device=lambda: 0,
+    get_current_stream=lambda device=0: 0, get_active_torch_device=lambda: torch.device("cpu"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -95,14 +96,14 @@ class InterpretedKernel:
 
 
 class _Functions:
-    """The mathematical functions that kernels call: those given, or Triton's own."""
+    """The mathematical functions that kernels call: numpy's, or Triton's own."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self._given = given
+    def __init__(self, by_numpy: Callable[[Any], Any]) -> None:
+        self._by_numpy = by_numpy
 
     def __getattr__(self, name: str) -> Any:
-        if name in self._given:
-            return self._given[name]
+        if (known := {"nearbyint": "rint"}.get(name, name)) in _IN_NUMPY:
+            return self._by_numpy(getattr(np, known))
         if hasattr(_triton("language").math, name):
             return getattr(_triton("language").math, name)
         _current().refused.append(f"the function {name} of the maker's library")
@@ -127,20 +128,21 @@ def recorded() -> Generator[TritonRun]:
         _run = before
 
 
-def interpret_triton(*, small: bool, functions: Mapping[str, Any], reductions: Mapping[str, Any]) -> None:
+def interpret_triton(*, small: bool, by_numpy: Callable[[Any], Any]) -> None:
     """Makes Inductor write Triton for the CPU, and run it in the interpreter, for the rest of this process.
 
-    small: blocks of 16 elements along each axis at most. functions, reductions: by the names that kernels call.
+    small: blocks of 16 elements along each axis at most. by_numpy: makes a kernel's function of numpy's.
     `TRITON_INTERPRET=1` has to be set before Triton is imported.
     """
     from torch._inductor.runtime import triton_helpers, triton_heuristics
 
     helpers: Any = triton_helpers
-    _triton("runtime").driver.set_active(_NoDriver())
+    _triton("runtime").driver.set_active(_NO_DRIVER)
     helpers.set_driver_to_cpu = lambda: None
-    helpers.libdevice = _Functions(functions)
-    for name, function in reductions.items():
-        setattr(helpers, name, function)
+    helpers.libdevice = _Functions(by_numpy)
+    # The interpreter runs a reduction by a function of Inductor's element by element, a millisecond each. numpy's
+    # maximum and minimum give NaN for NaN as Inductor's do.
+    helpers.max2, helpers.min2 = by_numpy(np.max), by_numpy(np.min)
     private: Any = torch.utils._triton
     private.triton_hash_with_backend = lambda: "interpreter"
     compiler: Any = torch._inductor.async_compile.AsyncCompile
