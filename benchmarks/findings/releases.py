@@ -7,7 +7,8 @@ have one version so far (`--all`: also the others). The oldest release runs firs
 fault there, the first release that does is searched by bisection. Each release is installed in a layered environment,
 made once and kept, as `mindgap bisect` does. A release that cannot be installed, or in which a script cannot be
 checked, counts for nothing. The answers go into `runs.json`; `publish.py` writes them into the list.
-`--with iree-base-runtime=={}` installs another package too, `{}` being the version. `--every N` looks at each Nth
+`--with iree-base-runtime=={}` installs another package too, `{}` being the version, and `--with 1.0.20260526:pnnx==20260526`
+with that version only. `--every N` looks at each Nth
 release only: the first one is then known to N releases.
 """
 
@@ -53,7 +54,8 @@ class Releases:
     def _installed(self, version: str) -> str:
         """The Python of a release's environment; empty where it cannot be installed."""
         if version not in self._python:
-            package = VersionedPackage(self._package, self._others)
+            others = [each.removeprefix(f"{version}:") for each in self._others]
+            package = VersionedPackage(self._package, tuple(each for each in others if ":" not in each))
             try:
                 self._python[version] = package.made(version, partial(print, flush=True)).python
             except EnvironmentProblem as problem:

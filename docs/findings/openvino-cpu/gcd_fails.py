@@ -1,7 +1,7 @@
 """openvino/cpu: `gcd` of 2-d tensors converts and fails when it runs; of three dimensions or more it does not convert
 
 Condition: the operands have two dimensions or more (int32, int64 and uint8 were run), also with a static shape if
-there are two columns or more.
+there are two columns or more, and OpenVINO has two threads or more (with INFERENCE_NUM_THREADS=1 it is right).
 Seen with torch 2.13.0+cpu, openvino 2026.4.1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """

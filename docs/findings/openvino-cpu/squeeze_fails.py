@@ -1,6 +1,7 @@
 """openvino/cpu: `squeeze` of a dimension whose size is not 1 fails; so `squeeze(x)` of (2, 1, 3)
 
-Condition: a named dimension has another size than 1, or no dimension is named and one has another size than 1.
+Condition: a named dimension has another size than 1, or no dimension is named and one has another size than 1,
+and OpenVINO has two threads or more (with INFERENCE_NUM_THREADS=1 it is right).
 Seen with torch 2.13.0+cpu, openvino 2026.4.1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
