@@ -59,14 +59,14 @@ def _row(name: str, sets: Sequence[Row]) -> Row:
     known = {(fault.verdict, fault.culprit) for fault in faults}
     for row in ordered[1:]:
         more = [fault for fault in row.independent_faults if (fault.verdict, fault.culprit) not in known]
-        faults += [dataclasses.replace(fault, detail=f"{_label(row)}: {fault.detail}") for fault in more]
+        faults += [dataclasses.replace(fault, detail=f"{_label(row)}: {fault.detail.strip()}") for fault in more]
         known |= {(fault.verdict, fault.culprit) for fault in more}
     others = ", ".join(f"{_label(row)}: {row.word.replace('_', ' ')}" for row in sets if row is not worst)
     label = f"{_label(worst)} ({others})"
     if faults:
-        faults[0] = dataclasses.replace(faults[0], detail=f"{label}: {faults[0].detail}")
+        faults[0] = dataclasses.replace(faults[0], detail=f"{label}: {faults[0].detail.strip()}")
     return dataclasses.replace(
-        worst, model=name, detail=f"{label}: {worst.detail}", faults=tuple(faults),
+        worst, model=name, detail=f"{label}: {worst.detail.strip()}", faults=tuple(faults),
         digests=tuple(digest for row in sets for digest in row.digests),
         non_finite=_non_finite([row.non_finite for row in sets]),
         weaknesses=tuple(dict.fromkeys(each for row in ordered for each in row.weaknesses)),
