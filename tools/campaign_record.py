@@ -1,12 +1,14 @@
 """Writes what a campaign's shard found as a small store, which is committed: a lost store then costs nothing.
 
     python tools/campaign_record.py out/shard0 docs/campaigns/100k/shard-00
+    python tools/campaign_record.py out/shard2 docs/campaigns/100k/shard-02 --of docs/campaigns/100k/shard-00
     python tools/campaign_record.py --page docs/campaigns/2026-11.md docs/campaigns/100k/shard-*
 
 The record is a store of the same format without graphs, sketches of outputs and texts of calm rows, so that
 `mindgap study gap`, `Store.merge` and every query of a campaign's page read it as they read the campaign. Digests of
-graphs and outputs are cut. `--page` merges records and writes the tables of `study gap` into a page,
-between two marks.
+graphs and outputs are cut. `--of` gives a shard the run of another record: the run of a plan has another name where the
+catalogue has other graphs. The shards of a plan hold other variants in any case. `--page` merges records and writes the
+tables of `study gap` into a page, between two marks.
 """
 
 from __future__ import annotations
@@ -80,6 +82,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", type=Path, nargs="+", help="a campaign's directory and a new one; or records")
     parser.add_argument("--page", type=Path, metavar="FILE.md", help="write the tables of these records into a page")
+    parser.add_argument("--of", type=Path, metavar="RECORD", help="the record whose run this shard is a part of")
     given = parser.parse_args()
     if given.page:
         return write_page(given.page, given.paths)
@@ -91,19 +94,23 @@ def main() -> int:
     if len(runs) != 1:
         print(f"{campaign} holds {len(runs)} campaigns, where a record has one", file=sys.stderr)
         return 2
-    print(record(source, runs[0], Store(to)))
+    name = Store(given.of, create=False).rows("SELECT run FROM runs")[0]["run"] if given.of else runs[0]
+    print(record(source, runs[0], Store(to), name))
     return 0
 
 
-def record(source: Store, run: str, to: Store) -> str:
-    """Copies the run. Returns its counts. Raises `StoreError`, and `SystemExit` for a run without verdicts."""
+def record(source: Store, run: str, to: Store, name: str = "") -> str:
+    """Copies the run, under another name if one is given. Returns its counts.
+
+    Raises `StoreError`, and `SystemExit` for a run without verdicts.
+    """
     if not source.count_of("verdicts", run):
         raise SystemExit(f"{source.url} has no verdict of {run}")
     counts: dict[str, int] = {}
     with to.writer(rows=1 << 30, nbytes=1 << 40, age_s=3600) as writer:
         for table, query in KEPT.items():
             rows: list[dict[str, Any]] = source.rows(query, {"run": run})
-            writer.append(table, rows)
+            writer.append(table, [{**row, "run": name or run} if "run" in row else row for row in rows])
             counts[table] = len(rows)
     size = sum(file.stat().st_size for file in Path(to.url).rglob("*") if file.is_file())
     return f"{run}: {counts['models']:,} variants, {counts['verdicts']:,} rows, {size / 1024:,.0f} KB"
