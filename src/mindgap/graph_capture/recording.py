@@ -91,7 +91,9 @@ def plain_argument(arg: Any) -> Arg:
             raise CaptureError(f"a tensor of dtype {arg}, which graphs do not hold", current_line()) from None
     if isinstance(arg, torch.device):
         if arg.type != "cpu":
-            raise CaptureError(f"device {arg}: capture on the CPU; each platform puts its own device", current_line())
+            empty = "a tensor without values; call torch.load before the program runs, as in __init__"
+            why = empty if arg.type == "meta" else "capture on the CPU; each platform puts its own device"
+            raise CaptureError(f"device {arg}: {why}", current_line())
         return Device()
     if isinstance(arg, torch.memory_format):
         return MemoryFormat(str(arg).removeprefix("torch."))

@@ -13,6 +13,7 @@ from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.operators import traits
 from mindgap.graph_capture.errors import ProgramError, UnprovenCapture
+from mindgap.graph_capture.kept_fakes import forget_fakes
 from mindgap.graph_capture.origin import current_line
 from mindgap.graph_capture.program import copy_program, leaves
 from mindgap.graph_capture.replay_check import same_bits
@@ -62,7 +63,7 @@ def refuse_unwritten_reads(
     `UnprovenCapture` where the program does not run with such memory filled."""
     if not any(traits(node.op).returns_uninitialised for node in graph.nodes):
         return
-
+    forget_fakes()  # in tables that the program's code keeps of its trace: the runs below are real
     refusals: list[str] = []
 
     def outputs(mode: _Filled) -> list[torch.Tensor] | None:
@@ -84,9 +85,8 @@ def refuse_unwritten_reads(
         return
     if _alike(outputs(_Filled(all_other=True)), expected):
         return
-    calls = range(min(len(plain.lines), _MOST_CALLS))
-    line = next((plain.lines[n] for n in calls if not _alike(outputs(_Filled(n)), expected)), "")
-    raise ReadsUnwrittenMemory(line)
+    lines = enumerate(plain.lines[:_MOST_CALLS])
+    raise ReadsUnwrittenMemory(next((line for n, line in lines if not _alike(outputs(_Filled(n)), expected)), ""))
 
 
 def _alike(outputs: Sequence[torch.Tensor] | None, expected: Sequence[torch.Tensor]) -> bool:

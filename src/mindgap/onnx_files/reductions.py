@@ -57,6 +57,8 @@ def _reduction(reduce: Reduce) -> Callable[..., Tensor]:
                 # Nothing is added up, but what is done to each element still is.
                 return reduce(x.unsqueeze(0), [0], False)
             axes = list(range(x.dim()))
+        mean_of_none = node.op == "ReduceMean" and any(x.shape[axis] == 0 for axis in axes)
+        node.only(not mean_of_none, "of no elements, which ONNX does not define,")
         return reduce(x, [axis % x.dim() for axis in axes], bool(node.get("keepdims", 1)))
 
     return translate

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from mindgap.onnx_files.node import OnnxNode, translates
 from mindgap.onnx_files.pointwise import element_type
+from mindgap.sources.translated_model import InvalidFile
 
 Tensor = torch.Tensor
 
@@ -142,6 +143,8 @@ _REDUCED: Final = {b"add": "sum", b"mul": "prod", b"max": "amax", b"min": "amin"
 @translates("ScatterElements", "Scatter")
 def scatter_elements(node: OnnxNode, x: Tensor, index: Tensor, updates: Tensor) -> Tensor:
     axis, reduction = node.get("axis", 0), node.get("reduction", b"none")
+    if index.shape != updates.shape:  # torch.scatter takes more updates than indices
+        raise InvalidFile(f"indices of shape {list(index.shape)} and updates of shape {list(updates.shape)} must agree")
     positions = _wrapped(index, x.shape[axis])
     if reduction == b"none":
         return torch.scatter(x, axis, positions, updates)

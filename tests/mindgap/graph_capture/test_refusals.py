@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import itertools
 import random
 import sys
@@ -23,6 +24,8 @@ from mindgap.graph_capture import CaptureError, capture
 X = torch.arange(32.0).reshape(4, 8) / 8 - 1.5
 COUNT = itertools.count()
 BUFFER = np.ones(8, np.float32)
+SAVED = io.BytesIO()
+torch.save(torch.ones(8), SAVED)
 
 
 def reads_a_value(x: torch.Tensor) -> torch.Tensor:
@@ -74,6 +77,10 @@ def names_a_device(x: torch.Tensor) -> torch.Tensor:
     return x + torch.zeros(8, device="meta").to("cpu")  # here
 
 
+def loads_a_file(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.load(io.BytesIO(SAVED.getvalue()))  # here
+
+
 def runs_backward(x: torch.Tensor) -> torch.Tensor:
     y = x.detach().requires_grad_()
     (y**2).sum().backward()  # here
@@ -89,6 +96,7 @@ def fails_by_itself(x: torch.Tensor) -> torch.Tensor:
     (through_numpy, "numpy"), (through_a_list, "list|reads a value"),
     (selects_by_data, "size of what aten.index.Tensor"), (finds_nonzero, "size of what aten.nonzero"),
     (draws_poisson, "aten.poisson"), (uses_a_sparse_tensor, "sparse"), (names_a_device, "device meta"),
+    (loads_a_file, "device meta: a tensor without values; call torch.load before"),
     (runs_backward, "backward"), (fails_by_itself, "the program itself raises RuntimeError"),
 ])  # fmt: skip
 def test_the_reason_and_the_line_are_named(program: Any, reason: str, store: TensorStore) -> None:

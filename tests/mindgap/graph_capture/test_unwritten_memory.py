@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from mindgap.graph_capture.errors import UnprovenCapture
 from mindgap.graph_capture.unwritten_memory import refuse_unwritten_reads
 
 X = torch.ones(3)
+KEPT: dict[str, torch.Tensor] = {}
 
 
 def reads_a_part(x: torch.Tensor) -> torch.Tensor:
@@ -49,6 +51,19 @@ def test_the_line_of_the_memory_is_named(
 
 def test_memory_that_is_written_first_is_captured(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert capture(writes_all, (X,), tensors=TensorStore(tmp_path_factory.mktemp("tensors"))).nodes
+
+
+def keeps_its_memory(x: torch.Tensor) -> torch.Tensor:
+    if "ones" not in KEPT:
+        KEPT["ones"] = torch.empty(3).fill_(1.0)
+    return KEPT["ones"]
+
+
+def test_memory_that_code_keeps_from_call_to_call_is_that_of_real_runs(tmp_path: Path) -> None:
+    assert [node.op for node in capture(keeps_its_memory, (X,), tensors=TensorStore(tmp_path)).nodes] == [
+        "aten.empty.memory_format", "aten.fill_.Scalar"
+    ]  # fmt: skip
+    assert type(KEPT["ones"]) is torch.Tensor
 
 
 def refuses_zeros(x: torch.Tensor) -> torch.Tensor:

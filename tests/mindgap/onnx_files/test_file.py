@@ -293,6 +293,14 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
     huge = saved(
         folder / "huge.onnx", [helper.make_node("Relu", ["x"], ["y"])], [value("x", [1 << 50])], [value("y", None)]
     )
+    updates = saved(
+        folder / "updates.onnx", [helper.make_node("ScatterElements", ["x", "at", "new"], ["y"], "/put", axis=1)],
+        [value("x", [1, 3]), value("at", [1, 1], INT64), value("new", [1, 3])], [value("y", [1, 3])],
+    )  # fmt: skip
+    nothing = saved(
+        folder / "nothing.onnx", [helper.make_node("ReduceMean", ["x", "axes"], ["y"], "/mean", keepdims=0)],
+        [value("x", [2, 0])], [value("y", [2])], [numpy_helper.from_array(np.array([1]), "axes")],
+    )  # fmt: skip
     memory = saved(
         folder / "memory.onnx", [helper.make_node("Expand", ["x", "to"], ["y"], "/big")], [value("x", [1])],
         [value("y", None)], [numpy_helper.from_array(np.array([10**7, 10**7]), "to")],
@@ -310,6 +318,8 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
             r"node /big \(Expand\): memory does not suffice: PyTorch asked for 400,000,000,000,000 bytes",
         ),
         "shapes": (shapes, r"node /mm \(MatMul\): .* like this: .*2x3 and 4x5.*; other inputs may fit: --inputs FILE"),
+        "updates": (updates, r"/put .*: indices of shape \[1, 1\] and updates of shape \[1, 3\] must agree"),
+        "nothing": (nothing, r"/mean .*: ReduceMean of no elements, which ONNX does not define, has no equivalent"),
         "declared": (declared, "output y is declared torch.int64, and its node gives torch.float32: correct the decl"),
         "strings": (strings, "input x holds strings"),
         "missing": (missing, r"its file gone\.bin is missing: put it beside the model \(tensor w\)"),

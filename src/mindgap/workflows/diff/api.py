@@ -70,16 +70,10 @@ def diff(
 
 
 def diff_many(
-    subjects: Iterable[Subject],
-    platforms: Sequence[str],
-    *,
-    settings: RunSettings | None = None,
-    progress: OnProgress | None = None,
-    tensors: TensorStore | None = None,
-    jobs: int | None = None,
-    skip_unavailable: bool = False,
-    store: Store | None = None,
-) -> Report:
+    subjects: Iterable[Subject], platforms: Sequence[str], *, settings: RunSettings | None = None,
+    progress: OnProgress | None = None, tensors: TensorStore | None = None, jobs: int | None = None,
+    skip_unavailable: bool = False, store: Store | None = None,
+) -> Report:  # fmt: skip
     """Compares every subject on every platform. A subject that gives no graph is `refused`; the others continue.
 
     `jobs`: how many workers work at once (default: one per core). `skip_unavailable`: a platform that is not

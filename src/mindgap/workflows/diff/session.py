@@ -169,15 +169,9 @@ class Session:
         return report
 
     def diff_many(
-        self,
-        subjects: Iterable[Subject],
-        platforms: Sequence[str],
-        *,
-        settings: RunSettings | None = None,
-        progress: OnProgress | None = None,
-        skip_unavailable: bool = False,
-        store: Store | None = None,
-    ) -> Report:
+        self, subjects: Iterable[Subject], platforms: Sequence[str], *, settings: RunSettings | None = None,
+        progress: OnProgress | None = None, skip_unavailable: bool = False, store: Store | None = None,
+    ) -> Report:  # fmt: skip
         """Compares every subject on every platform, as `mindgap.diff_many` does; raises what it raises."""
         started = time.perf_counter()
         settings = settings or RunSettings()
@@ -288,13 +282,9 @@ class Session:
         return ProgramHere(model, args, kwargs or {})
 
     def _captured(
-        self,
-        model: Graph | Callable[..., Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any] | None,
-        backward: bool,
+        self, model: Graph | Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None, backward: bool,
         path_taken: bool,
-    ) -> Graph:
+    ) -> Graph:  # fmt: skip
         if isinstance(model, Graph):
             if self._own:
                 self._tensors.copy(stored_keys(model), default_tensor_store())
@@ -348,7 +338,9 @@ def with_distinct_names(subjects: list[Subject]) -> list[Subject]:
 
 
 def _sets(args: Sequence[Any]) -> list[Sequence[Any]]:
-    """Returns each set of arguments of a list of several tuples; anything else is one set."""
+    """Returns each set of arguments of a list of several tuples; anything else is one set. Raises `MindgapError`."""
+    if not isinstance(args, Sequence):
+        raise MindgapError(f"args is a {type(args).__name__}, and must be a tuple of the model's arguments: (x,)")
     given: list[Any] = list(args)
     several = isinstance(args, list) and len(given) > 1 and all(isinstance(each, tuple) for each in given)
     return given if several else [args]
