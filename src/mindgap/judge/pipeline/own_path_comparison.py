@@ -237,7 +237,7 @@ def _structure(comparison: GraphComparison, row: Row, run: OwnRun) -> Compared |
     if graphs is not None and forms(graphs[: len(ours)]) == forms(ours):
         return Compared("as_graph", f"{run.words} gives the forms that the captured graph gives", math.inf)
     both = f"{', '.join(forms(ours))} where the program returns {', '.join(forms(reference[: len(ours)]))}"
-    return Compared("differs", f"{run.words} gives {both}", math.inf)
+    return Compared("differs", f"{run.words}, run on {run.platform}, gives {both}", math.inf)
 
 
 def _others(comparison: GraphComparison, run: OwnRun) -> Compared | None:
