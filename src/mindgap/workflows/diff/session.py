@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from mindgap.findings.script.culprit_script import culprit_script
 from mindgap.graph import Graph, MindgapError, stored_keys
@@ -337,11 +337,11 @@ def with_distinct_names(subjects: list[Subject]) -> list[Subject]:
     return named
 
 
-def _sets(args: Sequence[Any]) -> list[Sequence[Any]]:
+def _sets(args: Any) -> list[Sequence[Any]]:
     """Returns each set of arguments of a list of several tuples; anything else is one set. Raises `MindgapError`."""
     if not isinstance(args, Sequence):
         raise MindgapError(f"args is a {type(args).__name__}, and must be a tuple of the model's arguments: (x,)")
-    given: list[Any] = list(args)
+    given = [*cast("Sequence[Any]", args)]
     several = isinstance(args, list) and len(given) > 1 and all(isinstance(each, tuple) for each in given)
     return given if several else [args]
 
