@@ -61,12 +61,9 @@ class ValueTable:
     """
 
     def __init__(
-        self,
-        fake_mode: FakeTensorMode,
-        place: Callable[[], str],
-        seen: Callable[[], AbstractContextManager[Any]],
+        self, fake_mode: FakeTensorMode, place: Callable[[], str], seen: Callable[[], AbstractContextManager[Any]],
         unseen: Callable[[], AbstractContextManager[Any]],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.recorded = CallRecording()
         self._fake_mode = fake_mode
         self._origin = place
@@ -133,14 +130,8 @@ class ValueTable:
         return self.made("random", f"random.{count}", make(count + 1), shape, dtype)
 
     def made(
-        self,
-        role: Role,
-        name: str,
-        recipe: Recipe,
-        shape: tuple[int, ...],
-        dtype: torch.dtype,
-        readable: bool = False,
-    ) -> torch.Tensor:
+        self, role: Role, name: str, recipe: Recipe, shape: tuple[int, ...], dtype: torch.dtype, readable: bool = False
+    ) -> torch.Tensor:  # fmt: skip
         """Adds an input that a recipe gives and that is no tensor of the program.
 
         `readable`: its values are fixed, and Python code may decide by them.
@@ -177,6 +168,8 @@ class ValueTable:
             if name in READS:
                 self.recorded.reads.append(result)
             return result
+        if torch.get_default_dtype() != torch.float32 and "dtype" not in kwargs:
+            named = tuple(sorted((*named, *self._default_dtype(func, [*self._fakes((args, kwargs))], flat))))
         self._append(func, noted, named, flat, fixed, random_operators.bind(func, real_args, real_kwargs))
         if deciding:
             kind, decided = deciding_tensors(name, [real_args[position] for position in deciding], flat)
@@ -184,15 +177,20 @@ class ValueTable:
                 self.decide(tensor, kind)
         return result
 
+    def _default_dtype(self, func: Any, operands: list[Any], results: list[Any]) -> tuple[tuple[str, Arg], ...]:
+        """Names the dtype of a result that is the default one, since workers have another. Raises `CaptureError`."""
+        default = torch.get_default_dtype()
+        floats = any(each.is_floating_point() or each.is_complex() for each in operands)
+        if floats or not any(each is not None and each.dtype == default for each in results):
+            return ()
+        if all(each.name != "dtype" for each in func._schema.arguments):
+            raise CaptureError(f"{func} of other dtypes gives the default one: use .to({default})", current_line())
+        return (("dtype", plain_argument(default)),)
+
     def _append(
-        self,
-        func: Any,
-        args: tuple[Arg, ...],
-        kwargs: tuple[tuple[str, Arg], ...],
-        flat: list[Any],
-        fixed: bool,
+        self, func: Any, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], flat: list[Any], fixed: bool,
         bound: Mapping[str, Any],
-    ) -> None:
+    ) -> None:  # fmt: skip
         name = overload_name(func)
         if any(word in name for word in _DEVICE_BOUND):
             raise CaptureError(f"{name} exists on one device only; use the plain operator", current_line())

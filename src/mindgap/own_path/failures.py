@@ -57,8 +57,10 @@ _EXPORTERS: Final = ("onnxscript", "onnx_ir", "onnx")
 
 #: Characters of a message.
 _MOST_TEXT: Final = 400
-#: The folders before the name of a file.
-_FOLDERS: Final = re.compile(r"(?<![\w.~/:])/(?:[^\s'\"<>:,;()\[\]/]+/)+(?=[^\s'\"<>:,;()\[\]/])")
+#: The folders before the name of a file, and what `torch.export` adds to a guard on data.
+_OMITTED: Final = re.compile(
+    r"(?<![\w.~/:])/(?:[^\s'\"<>:,;()\[\]/]+/)+(?=[^\s'\"<>:,;()\[\]/])|\s*\(Size-like symbols: [^)]*\)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,5 +191,5 @@ def _message(causes: Sequence[BaseException]) -> str:
         for line in str(error).splitlines():
             if not _REPORT.match(line.strip()):
                 text = _FUNCTION.sub(r"\1", line.strip().removeprefix("-- "))
-                return f"{type(error).__name__}: {_sentences(_FOLDERS.sub('', shortened_paths(text))).rstrip('.:')}"
+                return f"{type(error).__name__}: {_sentences(_OMITTED.sub('', shortened_paths(text))).rstrip('.:')}"
     return one_line(causes[0])

@@ -87,8 +87,6 @@ _BEFORE_OURS: Final = f"{PACKAGE}{os.sep}"
 
 #: Characters of a message in one line.
 _MOST_TEXT: Final = 300
-#: What `torch.export` adds to a guard on data, in the same line.
-_SYMBOLS: Final = re.compile(r"\s*\(Size-like symbols: [^)]*\)")
 #: The last line of a traceback within a message.
 _INNER: Final = re.compile(r"^[\w.]*(?:Error|Exception): (?=\S)")
 
@@ -132,7 +130,7 @@ def _homes(ours: str, users: str) -> list[tuple[re.Pattern[str], str]]:
 def one_line(error: BaseException) -> str:
     """Formats an exception as one line: its type and the first line of its message that has words. Of a message that
     ends with another exception, as TorchScript's do, that one."""
-    lines = [_SYMBOLS.sub("", line).strip() for line in message_of(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in message_of(error).splitlines() if line.strip()]
     if len(lines) > 1 and _INNER.match(lines[-1]):
         return lines[-1][:_MOST_TEXT]
     return f"{type(error).__name__}: {lines[0][:_MOST_TEXT]}" if lines else type(error).__name__

@@ -20,7 +20,7 @@ from mindgap.aten.tensors import to_torch
 from mindgap.graph import Constant, Device, DType, Graph, Integers, Literal, Normal, Permutation, Stored, Uniform
 from mindgap.graph.materialisation import materialise_all
 from mindgap.graph.tensors import TensorStore
-from mindgap.graph_capture import capture
+from mindgap.graph_capture import CaptureError, capture
 from mindgap.graph_capture.program_capture import UnprovenCapture
 
 
@@ -39,6 +39,18 @@ def replay(graph: Graph, store: TensorStore) -> list[torch.Tensor]:
 
 
 X = torch.arange(32.0).reshape(4, 8) / 8 - 1.5
+
+
+def test_a_program_of_another_default_dtype_keeps_it_on_workers(store: TensorStore) -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        graph = capture(lambda x: x * torch.linspace(0, 1, 8), (X.double(),), tensors=store)
+        with pytest.raises(CaptureError, match=r"aten.mul.Tensor of other dtypes gives the default one: use .to\("):
+            capture(lambda x: x * 0.5, (X.long(),), tensors=store)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert dict(graph.nodes[0].kwargs)["dtype"] == DType("float64")
+    assert torch.equal(replay(graph, store)[0], X.double() * torch.linspace(0, 1, 8, dtype=torch.float64))
 
 
 def test_a_module_is_inputs_then_parameters_then_buffers_and_replays_from_its_recipes(store: TensorStore) -> None:

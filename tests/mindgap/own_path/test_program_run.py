@@ -352,6 +352,8 @@ def test_a_message_keeps_the_reason_and_of_a_path_the_name() -> None:
         "No tensor corresponding input: 34 exist."
     )
     assert _message([RuntimeError(front_end)]) == "RuntimeError: No tensor corresponding input: 34 exist"
+    guard = "Could not guard on data-dependent expression Eq(u0, 1) (unhinted: Eq(u0, 1))."
+    assert _message([ValueError(f"{guard}  (Size-like symbols: none)\n\nconsider")]) == f"ValueError: {guard[:-1]}"
 
 
 def test_other_arguments_of_unsigned_integers_have_another_order() -> None:

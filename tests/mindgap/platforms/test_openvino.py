@@ -1,5 +1,6 @@
 """OpenVINO: real models near eager, the precision in force told and enforced."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -86,6 +87,18 @@ def test_plain_dtypes_go_in_and_out(either, dtype):
     graph, inputs = captured(lambda x: torch.cat([x, x]).reshape(2, 2, 2), normal(2, 2).to(dtype))
     found, expected = either.load(graph, inputs)(inputs)[0], eager(graph, inputs)[0]
     assert (found.dtype, found.tobytes()) == (expected.dtype, expected.tobytes())
+
+
+@pytest.mark.parametrize("way", ["run", "run_onnx"])
+def test_the_way_of_users_gives_bfloat16_as_such(way):
+    x = normal(4, 8)
+    (given,) = getattr(importlib.import_module("mindgap.platforms.openvino.run"), way)(Narrow(), lambda: (x,))
+    assert torch.equal(given, Narrow()(x))
+
+
+class Narrow(torch.nn.Module):
+    def forward(self, x):
+        return x.to(torch.bfloat16)
 
 
 def test_bfloat16_goes_in_and_out(either):

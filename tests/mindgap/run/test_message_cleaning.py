@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mindgap.run.message_cleaning import one_line, shortened_paths, telling_lines
+from mindgap.run.message_cleaning import shortened_paths, telling_lines
 from mindgap.run.source_files import PACKAGE
 from mindgap.source_worker.client import users_line
 
@@ -114,8 +114,3 @@ def test_the_root_is_nobodys_home(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HOME", "/")
     monkeypatch.setenv("MINDGAP_HOME", "/")
     assert shortened_paths("/bin/x") == "/bin/x"
-
-
-def test_what_torch_export_knows_of_symbols_is_no_part_of_the_reason() -> None:
-    reason = "Could not guard on data-dependent expression Eq(u0, 1) (unhinted: Eq(u0, 1))."
-    assert one_line(ValueError(f"{reason}  (Size-like symbols: none)\n\nconsider")) == f"ValueError: {reason}"

@@ -24,7 +24,10 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of the converted program."""
     converted = openvino.convert_model(torch.export.export(model, fresh()))
     compiled = openvino.compile_model(converted, "CPU", PROPERTIES)
-    return [torch.as_tensor(np.array(array)) for array in compiled([a.numpy() for a in fresh()]).values()]
+    found = compiled([a.numpy() for a in fresh()]).values()
+    narrow = [each.element_type == openvino.Type.bf16 for each in compiled.outputs]  # numpy has float16 for its bits
+    tensors = [torch.as_tensor(np.array(array)) for array in found]
+    return [tensor.view(torch.bfloat16) if bits else tensor for bits, tensor in zip(narrow, tensors, strict=True)]
 
 
 def run_onnx(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
@@ -32,7 +35,10 @@ def run_onnx(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     with tempfile.TemporaryDirectory() as folder:
         torch.onnx.export(model, fresh(), dynamo=True, verbose=False).save(f"{folder}/model.onnx")
         compiled = openvino.compile_model(f"{folder}/model.onnx", "CPU", PROPERTIES)
-    return [torch.as_tensor(np.array(array)) for array in compiled([a.numpy() for a in fresh()]).values()]
+    found = compiled([a.numpy() for a in fresh()]).values()
+    narrow = [each.element_type == openvino.Type.bf16 for each in compiled.outputs]  # numpy has float16 for its bits
+    tensors = [torch.as_tensor(np.array(array)) for array in found]
+    return [tensor.view(torch.bfloat16) if bits else tensor for bits, tensor in zip(narrow, tensors, strict=True)]
 
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[Any]:
@@ -51,9 +57,8 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[Any]:
         for _, tensor in model.matched(inputs, fresh())
     ]  # fmt: skip
     found = compiled(given)
-    kinds = [each.element_type for each in compiled.outputs]
     return [
-        torch.as_tensor(np.array(array)).view(torch.bfloat16) if kind == narrow
+        torch.as_tensor(np.array(array)).view(torch.bfloat16) if each.element_type == narrow
         else torch.as_tensor(np.array(array)) if array.dtype.kind not in "OSU" else array
-        for kind, array in zip(kinds, found.values(), strict=True)
+        for each, array in zip(compiled.outputs, found.values(), strict=True)
     ]  # fmt: skip

@@ -338,9 +338,9 @@ def with_distinct_names(subjects: list[Subject]) -> list[Subject]:
 
 
 def _sets(args: Any) -> list[Sequence[Any]]:
-    """Returns each set of arguments of a list of several tuples; anything else is one set. Raises `MindgapError`."""
+    """Returns each set of arguments of a list of several tuples; anything else is one set, a tensor alone too."""
     if not isinstance(args, Sequence):
-        raise MindgapError(f"args is a {type(args).__name__}, and must be a tuple of the model's arguments: (x,)")
+        return [(args,)]
     given = [*cast("Sequence[Any]", args)]
     several = isinstance(args, list) and len(given) > 1 and all(isinstance(each, tuple) for each in given)
     return given if several else [args]
