@@ -24,9 +24,10 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of the converted program."""
     converted = openvino.convert_model(torch.export.export(model, fresh()))
     compiled = openvino.compile_model(converted, "CPU", PROPERTIES)
-    found = compiled([a.numpy() for a in fresh()]).values()
+    given = [a.numpy() for a in fresh()]
+    found = compiled.infer_new_request(given)
     narrow = [each.element_type == openvino.Type.bf16 for each in compiled.outputs]  # numpy has float16 for its bits
-    tensors = [torch.as_tensor(np.array(array)) for array in found]
+    tensors = [torch.as_tensor(np.array(array)) for array in found.values()]
     return [tensor.view(torch.bfloat16) if bits else tensor for bits, tensor in zip(narrow, tensors, strict=True)]
 
 
@@ -35,9 +36,10 @@ def run_onnx(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     with tempfile.TemporaryDirectory() as folder:
         torch.onnx.export(model, fresh(), dynamo=True, verbose=False).save(f"{folder}/model.onnx")
         compiled = openvino.compile_model(f"{folder}/model.onnx", "CPU", PROPERTIES)
-    found = compiled([a.numpy() for a in fresh()]).values()
+    given = [a.numpy() for a in fresh()]
+    found = compiled.infer_new_request(given)
     narrow = [each.element_type == openvino.Type.bf16 for each in compiled.outputs]  # numpy has float16 for its bits
-    tensors = [torch.as_tensor(np.array(array)) for array in found]
+    tensors = [torch.as_tensor(np.array(array)) for array in found.values()]
     return [tensor.view(torch.bfloat16) if bits else tensor for bits, tensor in zip(narrow, tensors, strict=True)]
 
 
