@@ -169,7 +169,7 @@ class ValueTable:
                 self.recorded.reads.append(result)
             return result
         if torch.get_default_dtype() != torch.float32 and "dtype" not in kwargs:
-            named = tuple(sorted((*named, *self._default_dtype(func, [*self._fakes((args, kwargs))], flat))))
+            named = tuple(sorted((*named, *self._default_dtype(func, args, kwargs, flat))))
         self._append(func, noted, named, flat, fixed, random_operators.bind(func, real_args, real_kwargs))
         if deciding:
             kind, decided = deciding_tensors(name, [real_args[position] for position in deciding], flat)
@@ -177,13 +177,13 @@ class ValueTable:
                 self.decide(tensor, kind)
         return result
 
-    def _default_dtype(self, func: Any, operands: list[Any], results: list[Any]) -> tuple[tuple[str, Arg], ...]:
+    def _default_dtype(self, func: Any, args: Any, kwargs: Any, flat: list[Any]) -> tuple[tuple[str, Arg], ...]:
         """Names the dtype of a result that is the default one, since workers have another. Raises `CaptureError`."""
-        default = torch.get_default_dtype()
-        floats = any(each.is_floating_point() or each.is_complex() for each in operands)
-        if floats or not any(each is not None and each.dtype == default for each in results):
+        default, names = torch.get_default_dtype(), [each.name for each in func._schema.arguments]
+        floats = any(each.is_floating_point() or each.is_complex() for each in self._fakes((args, kwargs)))
+        if floats or "dtype" in names[: len(args)] or all(each is None or each.dtype != default for each in flat):
             return ()
-        if all(each.name != "dtype" for each in func._schema.arguments):
+        if "dtype" not in names:
             raise CaptureError(f"{func} of other dtypes gives the default one: use .to({default})", current_line())
         return (("dtype", plain_argument(default)),)
 

@@ -45,11 +45,13 @@ def test_a_program_of_another_default_dtype_keeps_it_on_workers(store: TensorSto
     torch.set_default_dtype(torch.float64)
     try:
         graph = capture(lambda x: x * torch.linspace(0, 1, 8), (X.double(),), tensors=store)
+        named = capture(lambda x: torch.softmax(x.int().double(), 0, torch.float64) + x, (X.double(),), tensors=store)
         with pytest.raises(CaptureError, match=r"aten.mul.Tensor of other dtypes gives the default one: use .to\("):
             capture(lambda x: x * 0.5, (X.long(),), tensors=store)
     finally:
         torch.set_default_dtype(torch.float32)
     assert dict(graph.nodes[0].kwargs)["dtype"] == DType("float64")
+    assert all("dtype" not in dict(node.kwargs) for node in named.nodes), "it is an argument by position"
     assert torch.equal(replay(graph, store)[0], X.double() * torch.linspace(0, 1, 8, dtype=torch.float64))
 
 
