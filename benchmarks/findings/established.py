@@ -124,7 +124,7 @@ def versions_text(answers: Mapping[str, str], package: str) -> str:
 
 
 def _version(line: str, package: str) -> str:
-    match = re.search(rf"(?:^|, ){re.escape(package)} ([^, ]+)", line)
+    match = re.search(rf"(?:^|, ){re.escape(package)},? ([^, ]+)", line)
     return match[1] if match else ""
 
 

@@ -7,9 +7,9 @@ have one version so far (`--all`: also the others). The oldest release runs firs
 fault there, the first release that does is searched by bisection. Each release is installed in a layered environment,
 made once and kept, as `mindgap bisect` does. A release that cannot be installed, or in which a script cannot be
 checked, counts for nothing. The answers go into `runs.json`; `publish.py` writes them into the list.
-`--with iree-base-runtime=={}` installs another package too, `{}` being the version, and `--with 1.0.20260526:pnnx==20260526`
-with that version only. `--every N` looks at each Nth
-release only: the first one is then known to N releases.
+`--with iree-base-runtime=={}` installs another package too, `{}` being the version, and
+`--with 1.0.20260526:pnnx==20260526` with that version only. `--every N` looks at each Nth release only: the first one
+is then known to N releases.
 """
 
 from __future__ import annotations

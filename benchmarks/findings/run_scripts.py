@@ -38,6 +38,8 @@ from mindgap.graph import MindgapError
 #: Of one run. A script that looks for a hang ends by itself, after the limit that it names.
 _TIMEOUT_S = 3000.0
 _PATHS = re.compile(r"(?:/[\w.+-]+)+/(?=site-packages/|docs/findings/|lib/python3)")
+#: What a library of Qualcomm's simulator prints, on standard output too.
+_LOGGED = re.compile(r" ?# LIBNATIVE: [^\n]*? behavior\.\n?")
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _SOFTWARE_DRIVER = re.compile(r"""(["'])[^"']*(?:swiftshader|lvp)_icd[^"']*\.json\1""")
 _LOCK = threading.Lock()
@@ -70,7 +72,8 @@ def run(python: str, script: Path) -> tuple[str, str]:
         answer = "fault" if every_case_shows(printed) else "fault in some cases"
     else:
         answer = {0: "no fault", 2: "not checked"}.get(status, f"exit status {status}")
-    return answer, _PATHS.sub("", _COLOURS.sub("", printed if status in (0, 1) else printed + errors[-2000:]))
+    text = printed if status in (0, 1) else printed + errors[-2000:]
+    return answer, _PATHS.sub("", _LOGGED.sub("", _COLOURS.sub("", text)))
 
 
 def run_twice(python: str, script: Path, prefix: str = "") -> dict[str, Any]:
