@@ -138,6 +138,23 @@ def test_specs_are_those_of_the_run() -> None:
     assert trial.graph.nodes[1].outputs[0] == TensorSpec("float32", (4, 4), (1, 4))
 
 
+@pytest.mark.parametrize("length", [1, 3])
+def test_sizes_that_eager_does_not_check_are_refused(length: int) -> None:
+    """The kernel reads a weight for each channel, and would read outside of a shorter tensor."""
+    image, vector = floats(2, 3, 4), floats(3)
+    node = call(
+        "_native_batch_norm_legit_no_training.default",
+        *(Ref(0), Ref(1), Ref(2), Ref(3), Ref(4), 0.1, 1e-5),
+        out=(image, floats(0), floats(0)),
+    )
+    given = [
+        border(floats(length), Uniform(n + 2, 0.5, 1.5)) if n == 0 else border(vector, Uniform(n + 2, 0.5, 1.5))
+        for n in range(4)
+    ]
+    trial = run_trial(draft(node, outputs=(5,), inputs=(border(image, Normal(1)), *given)))
+    assert trial.reason == ("" if length == 3 else "unchecked sizes: aten._native_batch_norm_legit_no_training")
+
+
 @pytest.mark.parametrize(
     ("node", "reason"),
     [

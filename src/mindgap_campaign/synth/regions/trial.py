@@ -9,8 +9,8 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Final
+from functools import cached_property, partial
+from typing import Any, Final
 
 import torch
 
@@ -18,15 +18,7 @@ from mindgap.aten.dead_nodes import without_dead_nodes
 from mindgap.aten.specs import RunStopped, SpecRecorder
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_numpy, to_torch
-from mindgap.graph import (
-    Graph,
-    GraphError,
-    Input,
-    TensorSpec,
-    TensorStore,
-    UnknownOperator,
-    materialise,
-)
+from mindgap.graph import Graph, GraphError, Input, TensorSpec, TensorStore, UnknownOperator, materialise
 from mindgap.graph.cache import Cache
 from mindgap_campaign.synth.mutation.edit import Edit, apply
 from mindgap_campaign.synth.regions.cut import MOST_BYTES, RegionCut, whole_graph_cut
@@ -122,13 +114,9 @@ _SHARED: Final = InputCache()
 
 
 def run_trial(
-    draft: Graph,
-    *,
-    most_bytes: int = MOST_BYTES,
-    tensors: TensorStore | None = None,
-    arrays: InputCache | None = None,
-    drops: Sequence[int] | None = None,
-) -> Trial:
+    draft: Graph, *, most_bytes: int = MOST_BYTES, tensors: TensorStore | None = None,
+    arrays: InputCache | None = None, drops: Sequence[int] | None = None,
+) -> Trial:  # fmt: skip
     """Runs a draft once, on the CPU, and describes it as it ran.
 
     Outputs without a finite element, or with one value everywhere, are dropped, and then the nodes and inputs that
@@ -148,7 +136,7 @@ def run_trial(
     results, reason = list[torch.Tensor](), ""
     try:
         with _alone():
-            results = Tape(draft).run(given, watch)
+            results = Tape(draft).run(given, watch, partial(_call, draft))
     except RunStopped as stopped:
         reason = str(stopped)
     except Exception as error:
@@ -182,15 +170,23 @@ def _refused(draft: Graph, most_bytes: int) -> str:
     return "too big" if any(given.spec.nbytes > most_bytes for given in draft.inputs) else ""
 
 
+def _call(draft: Graph, index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Runs a node. Raises `RunStopped` for sizes that eager does not check: it would read outside of a tensor."""
+    packet = _packet(draft.nodes[index].op)
+    if "batch_norm" in packet:
+        like, *others = [each for each in args if isinstance(each, torch.Tensor)]
+        right = (like.shape, like.shape[1:2], (0,))
+        if any(each.shape not in right for each in others):
+            raise RunStopped(f"unchecked sizes: {packet}")
+    elif kwargs.get("unsafe"):
+        raise RunStopped(f"unchecked sizes: {packet}")
+    return function(*args, **kwargs)
+
+
 def region_of(
-    base: str,
-    cut: RegionCut,
-    edits: Sequence[Edit],
-    kinds: Sequence[str] = (),
-    *,
-    most_bytes: int = MOST_BYTES,
+    base: str, cut: RegionCut, edits: Sequence[Edit], kinds: Sequence[str] = (), *, most_bytes: int = MOST_BYTES,
     tensors: TensorStore | None = None,
-) -> Region | str:
+) -> Region | str:  # fmt: skip
     """Makes a region of the cut after all edits (recipes first, then mutations). Returns it, or why it is none.
 
     `base`: the digest of the graph that the cut is of. Where `kinds` shows that it was mutated, inputs whose recipe
@@ -211,14 +207,9 @@ def region_of(
 
 
 def plain_region(
-    base: str,
-    cut: RegionCut,
-    rng: random.Random,
-    *,
-    exceptional: bool = False,
-    most_bytes: int = MOST_BYTES,
+    base: str, cut: RegionCut, rng: random.Random, *, exceptional: bool = False, most_bytes: int = MOST_BYTES,
     tensors: TensorStore | None = None,
-) -> Region | str:
+) -> Region | str:  # fmt: skip
     """Makes a region of the unmutated cut, with recipes for its borders. Returns it, or why it is none."""
     edits, _ = recipes(cut.graph, rng, exceptional=exceptional, tensors=tensors)
     kinds = ("exceptional",) if exceptional else ()
