@@ -32,10 +32,7 @@ class Tape:
         self.written_inputs = written_inputs(graph)
 
     def run(
-        self,
-        inputs: Sequence[torch.Tensor],
-        on_node: OnNode | None = None,
-        call: Call | None = None,
+        self, inputs: Sequence[torch.Tensor], on_node: OnNode | None = None, call: Call | None = None
     ) -> list[torch.Tensor]:
         """Returns the outputs for `inputs` (all of them, in order). Written inputs are cloned first.
 

@@ -6,6 +6,7 @@ Every total that a table, a page or a JSON file shows comes from `Report.totals`
 from __future__ import annotations
 
 import importlib
+import io
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -337,6 +338,11 @@ class Report:
     created: str = ""
     version: str = ""
     seconds: float = 0.0
+
+    def __str__(self) -> str:
+        """What `mindgap diff` prints of it."""
+        importlib.import_module("mindgap.cli.tables").print_report(self, text := io.StringIO())
+        return text.getvalue().rstrip()
 
     def _repr_html_(self) -> str:
         return _shown_in_notebook(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from mindgap.cli.tables import print_report
 from mindgap.workflows.diff import Report, Row
 from report.report_sample import sample
 
@@ -96,3 +98,9 @@ def test_the_example_notebook_runs() -> None:
     reports, rows = ([each for each in displayed if isinstance(each, kind)] for kind in (Report, Row))
     assert len(reports) == 1 and len(rows) == 1
     assert "cpu/jit" in shown(reports[0]).text and "cpu/jit" in shown(rows[0]).text
+
+
+def test_a_printed_report_is_what_the_command_prints() -> None:
+    report = sample()
+    print_report(report, text := io.StringIO())
+    assert str(report) == text.getvalue().rstrip() and report.findings[0].model in str(report)

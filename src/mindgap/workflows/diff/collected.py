@@ -84,13 +84,7 @@ class Collected:
         self.tick("refused", refused.source, "", None, rows)
 
     def tick(
-        self,
-        stage: Stage,
-        model: str,
-        platform: str,
-        row: Row | None = None,
-        finished: int = 0,
-        text: str = "",
+        self, stage: Stage, model: str, platform: str, row: Row | None = None, finished: int = 0, text: str = ""
     ) -> None:
         """Reports one step; `finished`: how many rows it finishes."""
         with self._lock:
