@@ -23,7 +23,7 @@ from mindgap.results.settings import RunSettings
 from mindgap.results.store import Store
 from mindgap.run.outcome import Job, Outcome
 from mindgap.source_worker.client import FileUntranslated, ProgramRefused
-from mindgap.workflows.diff import Session, StoreNotWritten, Subject
+from mindgap.workflows.diff import Session, StoreNotWritten, Subject, diff
 from mindgap.workflows.diff.collected import Collected
 from mindgap.workflows.diff.session import DiffInterrupted
 
@@ -44,6 +44,12 @@ def test_a_platform_that_cannot_be_opened_is_no_finding(monkeypatch: pytest.Monk
         assert [row.platform for row in session.diff(torch.sin, (torch.ones(2),), platforms=["cpu/jit"]).rows] == [
             "cpu/jit"
         ]
+
+
+def test_autocast_around_the_comparison_is_named() -> None:
+    with torch.autocast("cpu", torch.bfloat16), pytest.warns(UserWarning, match="enter it in the program"):
+        (row,) = diff(torch.nn.Linear(4, 4), (torch.ones(2, 4),), platforms=["cpu/jit"], own_path=False).rows
+    assert row.verdict == "identical"
 
 
 @pytest.mark.nightly

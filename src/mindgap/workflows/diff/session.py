@@ -9,6 +9,7 @@ import os
 import tempfile
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -135,6 +136,8 @@ class Session:
             raise MindgapError("path_taken=True takes a model: a graph that was captured already has its path")
         if (ignore_output or output_mask) and isinstance(model, Graph):
             raise MindgapError("ignore_output and output_mask take a model: a captured graph has its outputs")
+        if importlib.import_module("torch").is_autocast_enabled("cpu"):
+            warnings.warn("torch.autocast around mindgap.diff does not count: enter it in the program", stacklevel=3)
         captured: list[Graph] = []
 
         def graph(given: Sequence[Any], of: Graph | Callable[..., Any]) -> Graph:
