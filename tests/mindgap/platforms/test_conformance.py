@@ -35,7 +35,7 @@ VARIABLES: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = [
     ),
     ("rknn/simulator", {"target": "rk3568", "opt": "0"}, {}),
     ("tinygrad/cpu", {}, {"DEV": "CPU", "PARALLEL": "0"}),
-    ("tinygrad/cpu", OFF, {"DEV": "CPU", "PARALLEL": "0", "NOOPT": "1", "NUM_CPU_THREADS": "2"}),
+    ("tinygrad/cpu", OFF, {"DEV": "CPU", "PARALLEL": "0", "NOOPT": "1", "NUM_CPU_THREADS": "2", "CPU_COUNT": "2"}),
     ("tinygrad/cl", {"opt": "off"}, {"DEV": "CL", "PARALLEL": "0", "NOOPT": "1"}),
     (
         "tinygrad/webgpu", {"opt": "off"},
