@@ -105,14 +105,14 @@ class CompletionClient:
         except (OSError, http.client.HTTPException) as error:
             raise MindgapError(f"{self.url}: no server answers: {_reason(error)}") from None
 
-    def complete(self, asked: CompletionRequest) -> Completion:
-        """Asks once; again, after the time that it names, where the server limits the rate."""
-        path = "chat/completions" if asked.chat else "completions"
-        read = completion_from_events if asked.stream else completion_from_text
-        data, started, waited = json.dumps(asked.body()).encode(), time.monotonic(), 0
+    def complete(self, request: CompletionRequest) -> Completion:
+        """Sends a request; again, after the time that the server names, where it limits the rate."""
+        path = "chat/completions" if request.chat else "completions"
+        read = completion_from_events if request.stream else completion_from_text
+        data, started, waited = json.dumps(request.body()).encode(), time.monotonic(), 0
         while True:
             try:
-                completion = read(self._read(path, data), asked.chat)
+                completion = read(self._read(path, data), request.chat)
                 return replace(completion, waited=waited, seconds=time.monotonic() - started)
             except _Refused as error:
                 if error.pause > _LONGEST_WAIT_S or waited == _RETRIES:

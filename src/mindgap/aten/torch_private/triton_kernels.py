@@ -60,7 +60,7 @@ class TritonRun:
     refused: list[str] = field(default_factory=list[str])
 
 
-#: Says which target there is, where there is no device.
+#: Gives Triton a target where there is no device.
 _NO_DRIVER: Final = SimpleNamespace(
     get_current_target=lambda: _triton("backends.compiler").GPUTarget("cpu", 0, 1), get_current_device=lambda: 0,
     get_current_stream=lambda device=0: 0, get_active_torch_device=lambda: torch.device("cpu"),

@@ -172,13 +172,11 @@ def _refused(draft: Graph, most_bytes: int) -> str:
 
 def _call(draft: Graph, index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Runs a node. Raises `RunStopped` for sizes that eager does not check: it would read outside of a tensor."""
-    packet = _packet(draft.nodes[index].op)
+    packet, wrong = _packet(draft.nodes[index].op), bool(kwargs.get("unsafe"))
     if "batch_norm" in packet:
         like, *others = [each for each in args if isinstance(each, torch.Tensor)]
-        right = (like.shape, like.shape[1:2], (0,))
-        if any(each.shape not in right for each in others):
-            raise RunStopped(f"unchecked sizes: {packet}")
-    elif kwargs.get("unsafe"):
+        wrong = any(each.shape not in (like.shape, like.shape[1:2], (0,)) for each in others)
+    if wrong:
         raise RunStopped(f"unchecked sizes: {packet}")
     return function(*args, **kwargs)
 
