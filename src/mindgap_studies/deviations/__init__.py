@@ -3,7 +3,3 @@
 Input: outputs of models on many platforms, published or one's own. Output: tables of classes, determinism and
 remaining precision, under the paper's definitions and under ours.
 """
-
-from mindgap_studies.deviations.definitions import OURS, PAPER, Profile, class_numbers, most_frequent
-
-__all__ = ["OURS", "PAPER", "Profile", "class_numbers", "most_frequent"]

@@ -18,7 +18,6 @@ from mindgap.graph import Array, MindgapError
 from mindgap.graph.compare.digest import digest_array
 from mindgap.graph.compare.metrics import MANTISSA_BITS
 from mindgap_studies.equivalence.dendrogram import Dendrogram
-from mindgap_studies.equivalence.equality import BITS, Equality, canonical_bits, format_of, raw_bits
 
 #: Elements that are cut at a time: 128 KiB of float32.
 _CHUNK: Final = 1 << 15
@@ -28,31 +27,33 @@ LENGTH: Final = 6
 Prefixes = tuple[bytes, ...]
 #: The dtype of the parts of complex numbers.
 _PARTS: Final = {"complex64": np.float32, "complex128": np.float64}
-_WITH_PRECISION: Final = frozenset({"float16", "bfloat16", "float32", "float64", *_PARTS})
+_FLOATS: Final = ("float16", "bfloat16", "float32", "float64")
 
 
-def prefix_digests(values: Array, equality: Equality = BITS) -> Prefixes:
+def prefix_digests(values: Array) -> Prefixes:
     """Returns the digests of a float tensor after 1, 2, … all mantissa bits. Sign and exponent are in each.
 
-    Under `BITS`, −0 and +0 differ, and a NaN equals every other. Under `VALUES`, a tensor with a NaN equals nothing: it
-    has no digests, and the result is empty. Shape and dtype are in the digests. Raises `MindgapError` for any other
-    dtype than float16, bfloat16, float32 and float64.
+    −0 and +0 differ, and a NaN equals every other. Shape and dtype are in the digests. Raises `MindgapError` for any
+    other dtype than float16, bfloat16, float32 and float64.
     """
-    form = format_of(values.dtype)
-    header = f"{form.name}{list(values.shape)}".encode()
-    hashers = [xxhash.xxh3_64(header) for _ in range(form.mantissa)]
-    masks = [form.bits.type(form.sign * 2 - (1 << (form.mantissa - k))) for k in range(1, form.mantissa + 1)]
-    bits = raw_bits(values)
-    for start in range(0, bits.size, _CHUNK):
-        chunk, lone = canonical_bits(bits[start : start + _CHUNK], form, equality)
-        if lone:
-            return ()
+    name = values.dtype.name
+    if name not in _FLOATS:
+        raise MindgapError(f"{name} has no remaining precision: it is defined for {', '.join(_FLOATS)}")
+    mantissa = MANTISSA_BITS[name]
+    hashers = [xxhash.xxh3_64(f"{name}{list(values.shape)}".encode()) for _ in range(mantissa)]
+    bits = np.dtype(f"u{values.itemsize}")
+    masks = [bits.type(2 ** (8 * bits.itemsize) - (1 << (mantissa - k))) for k in range(1, mantissa + 1)]
+    flat = np.ascontiguousarray(values).reshape(-1)
+    for start in range(0, flat.size, _CHUNK):
+        chunk = flat[start : start + _CHUNK]
+        with np.errstate(invalid="ignore"):  # signalling NaNs
+            chunk = np.where(np.isnan(chunk), values.dtype.type(np.nan), chunk).view(bits)
         for hasher, mask in zip(hashers, masks, strict=True):
             hasher.update((chunk & mask).view(np.uint8))
     return tuple(hasher.digest()[:LENGTH] for hasher in hashers)
 
 
-def dendrogram(tensors: Sequence[Array], equality: Equality = BITS) -> Dendrogram:
+def dendrogram(tensors: Sequence[Array]) -> Dendrogram:
     """Returns the remaining precision of all pairs of tensors.
 
     Raises `MindgapError` for no tensors, a dtype that is not a float format, and unlike dtypes or sizes.
@@ -64,10 +65,7 @@ def dendrogram(tensors: Sequence[Array], equality: Equality = BITS) -> Dendrogra
                 f"tensor {number} is {dtype} of {size} elements, tensor 0 is {about[0][0]} of {about[0][1]}: remaining "
                 "precision is of tensors of one dtype and size"
             )
-    digests = [prefix_digests(each, equality) for each in tensors]
-    length = max(map(len, digests), default=0) or (format_of(tensors[0].dtype).mantissa if tensors else 0)
-    # What equals nothing shares no bit with any other.
-    return dendrogram_of([each or (number.to_bytes(LENGTH + 1),) * length for number, each in enumerate(digests)])
+    return dendrogram_of([prefix_digests(each) for each in tensors])
 
 
 def value_digests(values: Array) -> Prefixes:
@@ -84,7 +82,7 @@ def value_digests(values: Array) -> Prefixes:
 
 
 def has_precision(dtype: str) -> bool:
-    return dtype in _WITH_PRECISION
+    return dtype in _FLOATS or dtype in _PARTS
 
 
 def digest_count(dtype: str) -> int:

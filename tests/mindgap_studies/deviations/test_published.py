@@ -165,6 +165,13 @@ def test_the_chosen_output_of_repeated_runs_is_the_one_that_the_authors_stored(
     assert compared == 99
 
 
+def test_equal_digests_are_equal_numbers_in_these_outputs(outputs: tuple[Output, ...], published: Path) -> None:
+    """The paper compares by `==`, for which −0 is 0 and NaN is nothing."""
+    for each in (*outputs, *read_outputs(published / "outputs_layers.parquet")):
+        assert not np.isnan(each.values).any()
+        assert not (np.signbit(each.values) & (each.values == 0)).any()
+
+
 def test_figure_1_ends_with_the_number_of_different_outputs(study: PublishedStudy) -> None:
     rows = records(study.table("figure_1"))
     assert len(rows) == 75

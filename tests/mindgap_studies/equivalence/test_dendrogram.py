@@ -8,7 +8,6 @@ from hypothesis import given, settings, strategies as st
 
 from mindgap.graph import Array, MindgapError
 from mindgap_studies.equivalence.dendrogram import Merge
-from mindgap_studies.equivalence.equality import BITS, VALUES, Equality
 from mindgap_studies.equivalence.prefix_digests import dendrogram
 
 FORMATS: dict[Any, tuple[str, int]] = {
@@ -19,7 +18,7 @@ FORMATS: dict[Any, tuple[str, int]] = {
 }
 
 
-def slow(a: Array, b: Array, equality: Equality) -> int:
+def slow(a: Array, b: Array) -> int:
     """The definition, element by element, bit by bit."""
     unsigned, mantissa = FORMATS[a.dtype.type]
     width = np.dtype(unsigned).itemsize * 8
@@ -28,13 +27,10 @@ def slow(a: Array, b: Array, equality: Equality) -> int:
         nans = np.isnan(a), np.isnan(b)
     for x, y, x_nan, y_nan in zip(a, b, *nans, strict=True):
         if x_nan or y_nan:
-            if equality is BITS and x_nan and y_nan:
+            if x_nan and y_nan:
                 continue
             return 0
-        pair = np.array([x, y], a.dtype)
-        if equality is VALUES:
-            pair[pair == 0] = 0
-        text = [f"{int(bits):0{width}b}" for bits in pair.view(unsigned)]
+        text = [f"{int(bits):0{width}b}" for bits in np.array([x, y], a.dtype).view(unsigned)]
         head = width - mantissa
         same = 0
         if text[0][:head] == text[1][:head]:
@@ -44,8 +40,8 @@ def slow(a: Array, b: Array, equality: Equality) -> int:
     return least
 
 
-def precision(a: Array, b: Array, equality: Equality = BITS) -> int:
-    return dendrogram([a, b], equality).minimum
+def precision(a: Array, b: Array) -> int:
+    return dendrogram([a, b]).minimum
 
 
 @st.composite
@@ -69,10 +65,10 @@ def families(draw: st.DrawFn) -> list[Array]:
 
 
 @settings(deadline=None)
-@given(families(), st.sampled_from([BITS, VALUES]))
-def test_a_dendrogram_holds_the_precision_of_every_pair(family: list[Array], equality: Equality) -> None:
-    tree = dendrogram(family, equality)
-    pairs = {(i, j): slow(family[i], family[j], equality) for i, j in combinations(range(len(family)), 2)}
+@given(families())
+def test_a_dendrogram_holds_the_precision_of_every_pair(family: list[Array]) -> None:
+    tree = dendrogram(family)
+    pairs = {(i, j): slow(family[i], family[j]) for i, j in combinations(range(len(family)), 2)}
     assert {pair: tree.precision(*pair) for pair in pairs} == pairs
     assert sorted(tree.order) == list(range(len(family)))
     assert tree.minimum == min(pairs.values())
@@ -98,9 +94,7 @@ def test_known_distances_of_float32() -> None:
     # One step apart, but the exponents differ.
     assert precision(one, np.nextafter(one, np.float32(0))) == 0
     assert precision(one, -one) == 0
-    zeros = np.zeros(1, np.float32), -np.zeros(1, np.float32)
-    assert precision(*zeros) == 0
-    assert precision(*zeros, VALUES) == 23
+    assert precision(np.zeros(1, np.float32), -np.zeros(1, np.float32)) == 0
 
 
 def test_merges_say_at_which_bits_classes_become_one() -> None:
@@ -111,12 +105,9 @@ def test_merges_say_at_which_bits_classes_become_one() -> None:
     assert tree.classes(1) == ((0, 2), (1, 3, 4))
 
 
-def test_a_nan_is_alone_under_values_even_as_the_first() -> None:
-    values = [np.array(each, np.float32) for each in ([np.nan], [1.0], [np.nan], [1.0])]
-    tree = dendrogram(values, VALUES)
-    assert tree.classes() == ((0,), (1, 3), (2,))
-    assert tree.minimum == 0
-    assert dendrogram(values, BITS).classes() == ((0, 2), (1, 3))
+def test_nans_are_one_class() -> None:
+    values = [np.array(each, np.float32) for each in ([np.nan], [1.0], [-np.nan], [1.0])]
+    assert dendrogram(values).classes() == ((0, 2), (1, 3))
 
 
 def test_unlike_tensors_and_no_tensors_are_refused() -> None:

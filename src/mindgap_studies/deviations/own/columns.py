@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from mindgap_studies.deviations.definitions import PAPER, class_numbers
+from mindgap_studies.deviations.definitions import class_numbers
 from mindgap_studies.equivalence.prefix_digests import Prefixes, dendrogram_of
 from mindgap_studies.machines.merging import MergedMachines, SubjectColumn
 
@@ -17,7 +17,7 @@ MODEL_COLUMNS: Final = ("model", "activation", "pooling", "trained", "sample")
 
 def numbers_of(prefixes: Sequence[Prefixes]) -> tuple[int, ...]:
     """Returns class numbers from 1, in the order of first appearance, as in the paper's tables."""
-    return class_numbers([each[-1].hex() for each in prefixes], PAPER)
+    return class_numbers([each[-1].hex() for each in prefixes])
 
 
 def classes_and_precision(prefixes: Sequence[Prefixes]) -> tuple[int, int]:

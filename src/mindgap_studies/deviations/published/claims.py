@@ -8,12 +8,12 @@ from dataclasses import astuple, dataclass, fields
 from typing import Any, Final
 
 from mindgap.graph import Array
-from mindgap_studies.deviations.definitions import PAPER, numbers
+from mindgap.graph.compare.digest import digest_array
+from mindgap_studies.deviations.definitions import numbers
 from mindgap_studies.deviations.published.ablation import Convolution, in_figure_4
 from mindgap_studies.deviations.published.figures import CASTS, NamedDendrogram
 from mindgap_studies.deviations.published.matrix import COLUMNS, MODELS, ClassMatrix
 from mindgap_studies.deviations.published.records import Output
-from mindgap_studies.equivalence.equality import identity
 from mindgap_surveys.table import StudyTable, made
 
 #: Classes in Figures 6, SUP-2 and SUP-3, as float16, float32 and float64.
@@ -68,7 +68,7 @@ def _range(part: ClassMatrix) -> str:
 
 
 def _distinct(matrix: ClassMatrix) -> dict[str, int]:
-    return {name: max(numbers([cell.values for cell in matrix.column(name)], PAPER)) for name in COLUMNS}
+    return {name: max(numbers([cell.values for cell in matrix.column(name)])) for name in COLUMNS}
 
 
 def _of_one_input(model: str, matrix: ClassMatrix) -> str:
@@ -107,7 +107,7 @@ def claims_of_runs(outputs: Iterable[Output]) -> list[Claim]:
     for output in outputs:
         if output.experiment == "race_conditions" and output.role == "run":
             runs.setdefault(output.instance, []).append(output.values)
-    steady = sum(max(numbers(each, PAPER)) == 1 for each in runs.values())
+    steady = sum(max(numbers(each)) == 1 for each in runs.values())
     remark = "only these were published with repetitions, ten each; the 64 CPU platforms have one output each"
     what = "CPU platforms with repetitions that are deterministic"
     return [Claim(what, "3", "all", f"{steady} of {len(runs)}", 0 < steady == len(runs), remark)]
@@ -155,18 +155,18 @@ def claims_of_casts(trees: Iterable[NamedDendrogram]) -> list[Claim]:
 
 
 def claims_of_layers(outputs: Iterable[Output]) -> list[Claim]:
-    settings: dict[tuple[str, tuple[str, str, str]], dict[str, str | None]] = {}
+    settings: dict[tuple[str, tuple[str, str, str]], dict[str, str]] = {}
     for output in outputs:
         if output.layer is not None and output.layer[0] == "conv2d_11":
-            digest = identity(output.values, PAPER.equality)
-            settings.setdefault((output.experiment, output.layer), {})[output.instance[1]] = digest
+            key = output.experiment, output.layer
+            settings.setdefault(key, {})[output.instance[1]] = digest_array(output.values)
     partitions = {_partition(outcomes) for outcomes in settings.values()}
     what = "ways in which weights and inputs of conv2d_11 divide the platforms"
     return [claim(what, "3.5", "1", str(len(partitions)), f"over {len(settings)} settings of weights and inputs")]
 
 
-def _partition(class_of: Mapping[str, str | None]) -> tuple[tuple[str, ...], ...]:
-    groups: dict[Any, list[str]] = {}
+def _partition(class_of: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
+    groups: dict[str, list[str]] = {}
     for name in sorted(class_of):
-        groups.setdefault(class_of[name] or name, []).append(name)
+        groups.setdefault(class_of[name], []).append(name)
     return tuple(map(tuple, groups.values()))

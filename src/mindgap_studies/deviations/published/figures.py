@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.graph import Array
-from mindgap_studies.deviations.definitions import PAPER, numbers
+from mindgap_studies.deviations.definitions import numbers
 from mindgap_studies.deviations.published.ablation import Convolution, in_figure_4
 from mindgap_studies.deviations.published.matrix import COLUMNS, MODELS, ClassMatrix
 from mindgap_studies.deviations.published.parquet import BadData
@@ -52,7 +52,7 @@ def figure_1(matrix: ClassMatrix) -> StudyTable:
     counts: list[list[int]] = []
     for name in COLUMNS:
         cells = matrix.column(name)
-        found = numbers([cells[i].values for i in order], PAPER)
+        found = numbers([cells[i].values for i in order])
         counts.append([max(found[: i + 1]) for i in range(len(found))])
     rows: list[tuple[Any, ...]] = []
     for position, i in enumerate(order):
@@ -122,5 +122,5 @@ def figure_6(trees: Iterable[NamedDendrogram]) -> StudyTable:
 
 def _named(panel: tuple[Any, ...], members: Sequence[tuple[str, Array]]) -> NamedDendrogram:
     values = [each for _, each in members]
-    tree = dendrogram(values, PAPER.equality)
-    return NamedDendrogram(panel, tuple(name for name, _ in members), numbers(values, PAPER), tree)
+    tree = dendrogram(values)
+    return NamedDendrogram(panel, tuple(name for name, _ in members), numbers(values), tree)

@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 
 from mindgap.graph import Array
-from mindgap_studies.deviations.definitions import OURS, PAPER, Mode, most_frequent, numbers
+from mindgap.graph.compare.digest import digest_array
+from mindgap_studies.deviations.definitions import Mode, most_frequent, numbers
 from mindgap_studies.deviations.published.parquet import BadData
 from mindgap_studies.deviations.published.platforms import PublishedPlatform, platform_of
 from mindgap_studies.deviations.published.records import Output
-from mindgap_studies.equivalence.equality import identity
 
 #: The published models by the paper's sizes. The data hold a fourth model, cifar10_large, which the paper does
 #: not use.
@@ -109,10 +109,10 @@ def _runs_by_platform(path: Path, outputs: Iterable[Output]) -> Runs:
 def _merged(runs: Runs) -> Runs:
     """Makes one platform of instances with the same description and the same outputs, as the paper's tables do."""
     merged: Runs = {}
-    known: dict[tuple[PublishedPlatform, tuple[str | None, ...]], PublishedPlatform] = {}
+    known: dict[tuple[PublishedPlatform, tuple[str, ...]], PublishedPlatform] = {}
     for platform in sorted(runs, key=lambda each: each.order):
         columns = runs[platform]
-        outputs = tuple(identity(run, PAPER.equality) for name in COLUMNS for run in columns[name])
+        outputs = tuple(digest_array(run) for name in COLUMNS for run in columns[name])
         key = (replace(platform, instances=(), flags=frozenset()), outputs)
         if key in known:
             before = known[key]
@@ -124,16 +124,16 @@ def _merged(runs: Runs) -> Runs:
 
 
 def _column(runs: Sequence[Sequence[Array]], platforms: Sequence[PublishedPlatform]) -> list[Cell]:
-    modes = [most_frequent(each, OURS) for each in runs]
+    modes = [most_frequent(each) for each in runs]
     values = [each[mode.index] for each, mode in zip(runs, modes, strict=True)]
     nearest = _distances_of_other_inputs(values)
     paper = [0] * len(runs)
     for gpu in (False, True):
         rows = [i for i, platform in enumerate(platforms) if platform.is_gpu == gpu]
-        for i, number in zip(rows, numbers([values[i] for i in rows], PAPER), strict=True):
+        for i, number in zip(rows, numbers([values[i] for i in rows]), strict=True):
             paper[i] = number
     common = [i for i in range(len(runs)) if nearest[i] is None]
-    ours = dict(zip(common, numbers([values[i] for i in common], OURS), strict=True))
+    ours = dict(zip(common, numbers([values[i] for i in common], largest_first=True), strict=True))
     tied = [tuple(each[i] for i in mode.ties) for each, mode in zip(runs, modes, strict=True)]
     return [Cell(paper[i], ours.get(i), modes[i], nearest[i], values[i], tied[i]) for i in range(len(runs))]
 

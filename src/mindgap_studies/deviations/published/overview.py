@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mindgap_studies.deviations.definitions import OURS
 from mindgap_studies.deviations.overview import (
     ClassGrid,
     ClassTree,
@@ -111,7 +110,7 @@ def _tree(matrix: ClassMatrix, name: str) -> ClassTree:
         [platform.name for platform, _, _ in kept],
         [f"{platform.vendor} {platform.generation}" for platform, _, _ in kept],
         [number for _, number, _ in kept],
-        dendrogram([each for _, _, each in kept], OURS.equality),
+        dendrogram([each for _, _, each in kept]),
     )
 
 

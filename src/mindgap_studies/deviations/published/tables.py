@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mindgap.graph import MindgapError
-from mindgap_studies.deviations.definitions import PAPER, numbers
+from mindgap_studies.deviations.definitions import numbers
 from mindgap_studies.deviations.feature_clusters import FlagClusters, flag_clusters
 from mindgap_studies.deviations.published.matrix import COLUMNS, ClassMatrix, near
 from mindgap_studies.deviations.published.platforms import PublishedPlatform
@@ -143,7 +143,7 @@ def ties(matrix: ClassMatrix) -> StudyTable:
             values = [cell.values for cell in column]
             for i, (platform, cell) in enumerate(zip(part.platforms, column, strict=True)):
                 for other in cell.tied:
-                    instead = max(numbers([*values[:i], other, *values[i + 1 :]], PAPER))
+                    instead = max(numbers([*values[:i], other, *values[i + 1 :]]))
                     about = (platform.name, *name.split("_"), cell.mode.runs, cell.mode.count, cell.text)
                     rows.append((*about, max(each.paper for each in column), instead))
     columns = "platform model sample runs runs_of_each class_paper classes classes_with_the_other"
