@@ -7,9 +7,8 @@ JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 
 # Benchmarks that need arguments: a catalogue, a campaign, two checkouts, environments. `make bench` runs the others, whole.
 # `make nightly` runs all of them, those in folders too, in the short forms of tests/benchmarks/test_short_forms.py.
-NEED_ARGUMENTS := $(addprefix benchmarks/,catalogue_load.py operator_union.py differential_tests.py \
-	differential_tests_nnsmith.py front_ends.py judging_cost.py operator_use.py paired.py reduction_cost.py strided_operands.py \
-	compiled_versions.py operator_schemas.py stages.py target_tables.py)
+NEED_ARGUMENTS := $(addprefix benchmarks/,differential_tests.py differential_tests_nnsmith.py front_ends.py \
+	judging_cost.py paired.py reduction_cost.py strided_operands.py compiled_versions.py operator_schemas.py)
 
 RECORDS ?= ../shared/corpus/graphnet.parquet
 

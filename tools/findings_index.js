@@ -1,4 +1,4 @@
-// The index of findings: filters and a search over findings.json, which is made of the facts (benchmarks/findings/pages.py).
+// The index of findings: filters and a search over findings.json, which is made of the facts (tools/findings/pages.py).
 (async () => {
   const root = document.getElementById("findings-index");
   const { totals, natures, causes } = await (await fetch(root.dataset.from)).json();

@@ -11,7 +11,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
 FINDINGS = ROOT / "docs" / "findings"
-sys.path.insert(0, str(ROOT / "benchmarks" / "findings"))
+sys.path.insert(0, str(Path(__file__).parent / "findings"))
 from pages import made_files  # noqa: E402
 
 #: Where the index goes in the page of the findings.

@@ -1,4 +1,4 @@
-"""Runs every script of `benchmarks/` in its short form, so that none of them rots.
+"""Runs every script of `benchmarks/`, and those that keep the list of findings, in a short form, so that none rots.
 
 `pytest tests/benchmarks -m nightly -k judging_cost` runs one. A short form reaches the code of the whole run within a
 minute on two idle cores; its figures mean nothing.
@@ -28,6 +28,7 @@ BENCHMARKS = ROOT / "benchmarks"
 class ShortForm:
     """A script, arguments that make its run short, and its figures.
 
+    `script`: below `benchmarks`, or a path from the root that starts with `tools` or `tests`.
     `arguments`: separated by blanks; `{name}` is the path that the fixture of that name gives.
     `figures`: a regular expression that matches what the script prints.
     """
@@ -37,6 +38,10 @@ class ShortForm:
     figures: str
     marks: tuple[pytest.MarkDecorator, ...] = ()
 
+    @property
+    def path(self) -> Path:
+        return (ROOT if self.script.startswith(("tools/", "tests/")) else BENCHMARKS) / self.script
+
 
 needs_nnsmith = pytest.mark.skipif(importlib.util.find_spec("nnsmith") is None, reason="NNSmith is not installed")
 TINY = "timm:test_resnet?size=32"
@@ -44,14 +49,13 @@ SHORT_FORMS = (
     ShortForm("bound_sweep.py", "--op aten.exp. --dtype float32", r"[1-9]\d* rows with an error, .* 0 alarms"),
     ShortForm("campaign_kills.py", "--moments 1 --cases 10", "1 moments, 0 stores that differ"),
     ShortForm("campaign_memory.py", "60", r"60 cases, 120 outcomes: driver [\d.]+ CPU s"),
-    ShortForm("catalogue_load.py", "{catalogue} --sample 5", r"all +5 "),
     ShortForm("compiled_versions.py", "variants:{catalogue}?count=2 cpu/eager cpu/jit", "2 graphs: 2 same"),
     ShortForm(
         "differential_tests.py", "{catalogue} --tests 2 --compiled 1",
         r"(?s)cpu/jit.* tests/CPU s  \(2 of .*cpu/aotinductor.* tests/CPU s  \(1 of ",
     ),
     ShortForm(
-        "damaged_files.py", "model graph ledger segment tflite onnx --number 30",
+        "tests/fuzz/damaged_files.py", "model graph ledger segment tflite onnx --number 30",
         r"onnx: \d+ read, \d+ refused, 0 untyped",
     ),
     ShortForm("differential_tests_nnsmith.py", "jit 1", '"tests": 1', (needs_nnsmith,)),
@@ -60,16 +64,24 @@ SHORT_FORMS = (
         "export_time.py", "bert --islands 3 --steps 1",
         r"(?s)bert +\d+.*3 islands.*openvino: \d+ µs a call.*mindgap diff: \d+ CPU s, r",
     ),
-    ShortForm("findings/case_calls.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "^0 predicates are not met"),
-    ShortForm("findings/everyday_calls.py", "--only audio --out calls.gz", r"[1-9]\d* programs, [1-9]\d* overloads"),
-    ShortForm("findings/publish.py", "{findings}", r"\d+ causes listed, \d+ with an upstream link"),
     ShortForm(
-        "findings/releases.py",
+        "tools/findings/case_calls.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "^0 predicates are not met",
+    ),
+    ShortForm(
+        "tools/findings/everyday_calls.py", "--only audio --out calls.gz", r"[1-9]\d* programs, [1-9]\d* overloads",
+    ),
+    ShortForm("tools/findings/publish.py", "{findings}", r"\d+ causes listed, \d+ with an upstream link"),
+    ShortForm(
+        "tools/findings/releases.py",
         "{findings} openvino-cpu openvino-cpu/eq_wrong.py --package openvino --oldest 2026.4.0",
         r"openvino-cpu/eq_wrong.py: first 2026\.4\.0",
     ),
-    ShortForm("findings/run_scripts.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "^fault: onnxruntime-cpu"),
-    ShortForm("findings/run_texts.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "1 of 1 as listed; 1 of at most"),
+    ShortForm(
+        "tools/findings/run_scripts.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "^fault: onnxruntime-cpu",
+    ),
+    ShortForm(
+        "tools/findings/run_texts.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "1 of 1 as listed; 1 of at most",
+    ),
     ShortForm("fleet_simulation.py", "--cases 50000 --nodes 100", r"(?s)limit: \w.*store: \d+ GiB in 1,100 segments"),
     ShortForm("front_ends.py", "{catalogue} --every 3 --samples-only", r"[1-9]\d* samples that cpu/eager runs"),
     ShortForm("host_cost.py", "--jobs 2", r"(?s)large +47,.*job    cpu/eager@host=measured"),
@@ -87,8 +99,7 @@ SHORT_FORMS = (
     ShortForm("onnx_conformance.py", "--op Resize Add", r"each case at its own opset: [1-9]\d+ of \d+ cases"),
     ShortForm("operator_samples.py", "--every 50", "ops:"),
     ShortForm("operator_schemas.py", "own own", r"0 of \d{4} overloads differ"),
-    ShortForm("operator_union.py", "{catalogue}", '"union"'),
-    ShortForm("operator_use.py", "{records} --most 1 --out calls.txt.gz", "1 models, 3 overloads"),
+    ShortForm("tools/findings/operator_use.py", "{records} --most 1 --out calls.txt.gz", "1 models, 3 overloads"),
     ShortForm("page_speed.py", "--rows 50", r"(?s)filter .* ms.*zoom .* ms", (needs_driver, pytest.mark.browser)),
     ShortForm(
         "paired.py", "{root} {root} --times 1 --figure (\\d) -- -c print(8)", r"(?s)CPU seconds.*new 8, ratio 1.000"
@@ -116,8 +127,7 @@ SHORT_FORMS = (
     ShortForm("refused_programs.py", "--kinds parallel --most 1 --minutes 2", r"all +1 "),
     ShortForm("several_faults.py", "mlp --faults 6 --graphs 1", r" 1 +[1-9]\d* "),
     ShortForm("small_diff.py", "cpu/jit --runs 1 --against {root}", r"(?s)ratio to .*session: new model +\d"),
-    ShortForm("small_diff_costs.py", "cpu/jit --decoders 1", r"(?s)1 decoders on 1 .*own path +[\d. ]*[1-9].*all +\d"),
-    ShortForm("stages.py", "onnxruntime-cpu/sigmoid_wrong.py", r"onnxruntime/cpu\t(?!no)[\w ]+\t1"),
+    ShortForm("tools/findings/stages.py", "onnxruntime-cpu/sigmoid_wrong.py", r"onnxruntime/cpu\t(?!no)[\w ]+\t1"),
     ShortForm("store_segments.py", "300", r"301 segments compacted, 301 rows"),
     ShortForm("store_write.py", "10000", r"(?s)rows/s appended.*distinct outputs per graph"),
     ShortForm("strided_operands.py", "{catalogue} --most 1 --only exp --rows rows.csv", r"[1-9]\d* comparisons"),
@@ -126,7 +136,9 @@ SHORT_FORMS = (
         "target_costs.py", "cpu/jit --repeat 2 --campaign {campaign}",
         r"\| `cpu/jit` \| native \| – \| [1-9]\d* / [1-9]\d* \| [\d.]+ × \| [\d.]+ \| `(identical|rounding)` \|",
     ),
-    ShortForm("target_tables.py", "{campaign}", r"(?s)2 targets beside cpu/eager.*\| `cpu/jit` \| native \| 8 .*paper"),
+    ShortForm(
+        "tools/target_tables.py", "{campaign}", r"(?s)2 targets beside cpu/eager.*\| `cpu/jit` \| native \| 8 .*paper",
+    ),
     ShortForm("trace_cost.py", TINY, "1 models: median"),
     ShortForm("truth/openvino_alone.py", "ov_relu_nan", r"(?s)eager .*openvino f32"),
     ShortForm("truth/run.py", "--name ov_relu_nan", "1 of 1 right"),
@@ -239,15 +251,18 @@ def test_a_benchmark_runs_and_prints_its_figures(
         return str(request.getfixturevalue(match[1]))
 
     arguments = [re.sub(r"\{(\w+)\}", path, each) for each in short.arguments.split()]
-    printed = ran(str(BENCHMARKS / short.script), *arguments, cwd=tmp_path)
+    printed = ran(str(short.path), *arguments, cwd=tmp_path)
     assert re.search(short.figures, printed), printed
 
 
 def test_every_benchmark_has_a_short_form() -> None:
+    folders = (BENCHMARKS, ROOT / "tools" / "findings", ROOT / "tests" / "fuzz")
     scripts = {
-        path.relative_to(BENCHMARKS).as_posix()
-        for path in BENCHMARKS.rglob("*.py")
+        path
+        for folder in folders
+        for path in folder.rglob("*.py")
         if re.search('^if __name__ == "__main__":$', path.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    assert scripts == {each.script for each in SHORT_FORMS}, "add the script to SHORT_FORMS, or take it out"
-    assert len({each.script for each in SHORT_FORMS}) == len(SHORT_FORMS)
+    listed = [each.path for each in SHORT_FORMS]
+    assert scripts <= {*listed}, "add the script to SHORT_FORMS, or take it out"
+    assert len({*listed}) == len(listed) and all(path.is_file() for path in listed)

@@ -19,7 +19,7 @@ from mindgap.platforms.environments import EnvironmentProblem, find
 
 ROOT = Path(__file__).parents[2]
 FINDINGS = ROOT / "docs" / "findings"
-sys.path.insert(0, str(ROOT / "benchmarks" / "findings"))
+sys.path.insert(0, str(ROOT / "tools" / "findings"))
 import case_calls  # noqa: E402
 import counts  # noqa: E402
 import established  # noqa: E402
@@ -102,7 +102,7 @@ def test_pages_that_count_the_causes_count_them_right() -> None:
 
 def test_causes_json_holds_what_no_other_file_does_and_is_up_to_date() -> None:
     kept = [established.kept(cause) for cause in LISTED.values()]
-    assert kept == [*read_causes(FINDINGS / "causes.json")], "python benchmarks/findings/publish.py docs/findings"
+    assert kept == [*read_causes(FINDINGS / "causes.json")], "python tools/findings/publish.py docs/findings"
     assert (FINDINGS / "causes.json").read_text(encoding="utf-8") == causes_text(kept)
     assert not any(cause.condition or cause.severity_reason or cause.upstream for cause in kept)
 

@@ -1,7 +1,7 @@
 """Counts in how many captured models calls of operators occur, all of a function or those that meet a condition.
 
 The table `operator_calls.txt.gz` holds the distinct calls of 2,252 inference graphs of GraphNet, each with the models
-that make it, so that any condition can be counted without these graphs. `benchmarks/operator_use.py` makes it.
+that make it, so that any condition can be counted without these graphs. `tools/findings/operator_use.py` makes it.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def read_table(content: bytes) -> CallTable:
     header, sets, *lines = gzip.decompress(content).decode().splitlines()
     data: dict[str, Any] = json.loads(header)
     if data.get("version") != _VERSION:
-        raise MindgapError("the table of operator calls has another version: run benchmarks/operator_use.py again")
+        raise MindgapError("the table of operator calls has another version: run tools/findings/operator_use.py again")
     rows = {op: text for op, _, text in (line.partition(" ") for line in lines)}
     overloads: dict[str, list[str]] = {}
     for op in rows:

@@ -1,4 +1,4 @@
-"""Counts the stages at fault of listed causes: `python benchmarks/stages.py FOLDER|SCRIPT… [--findings DIR]`.
+"""Counts the stages at fault of listed causes: `python tools/findings/stages.py FOLDER|SCRIPT… [--findings DIR]`.
 
 Names are below `--findings`, by default docs/findings.
 

@@ -1,8 +1,8 @@
 """Writes the scripts of listed causes anew from their case parts, runs them, and keeps what they print.
 
-    python benchmarks/findings/run_scripts.py docs/findings [SCRIPT…] [-j 2] [--no-native] [--keep-text]
-    python benchmarks/findings/run_scripts.py docs/findings --version onnxruntime=PATH/bin/python
-    python benchmarks/findings/run_scripts.py docs/findings SCRIPT… --vulkan "NVIDIA H200" ICD.json [--python PYTHON]
+    python tools/findings/run_scripts.py docs/findings [SCRIPT…] [-j 2] [--no-native] [--keep-text]
+    python tools/findings/run_scripts.py docs/findings --version onnxruntime=PATH/bin/python
+    python tools/findings/run_scripts.py docs/findings SCRIPT… --vulkan "NVIDIA H200" ICD.json [--python PYTHON]
 
 Each script runs in the environment of its platform, and its second reproducer in the runtime's own format too, each
 twice, in two processes. What they print goes into `runs.json`: `answer` and `printed` are of the first process,

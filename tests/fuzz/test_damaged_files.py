@@ -11,7 +11,7 @@ import pytest
 
 from mindgap.results.store import StoreError
 
-_SCRIPT = Path(__file__).parents[2] / "benchmarks" / "damaged_files.py"
+_SCRIPT = Path(__file__).with_name("damaged_files.py")
 
 
 @pytest.fixture(scope="module")

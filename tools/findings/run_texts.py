@@ -1,6 +1,6 @@
 """Runs the scripts of the texts to file, and compares what they print with what the listed scripts printed.
 
-    python benchmarks/findings/run_texts.py docs/findings [SCRIPT…] [-j 2]
+    python tools/findings/run_texts.py docs/findings [SCRIPT…] [-j 2]
 
 Each runs in the environment of its platform. A script in the runtime's own format has to print every line that the
 listed one printed (`runs.json`), but for versions and its answer; where it does not catch the failure, the last of

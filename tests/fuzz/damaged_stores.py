@@ -1,5 +1,5 @@
 """Makes a store, damages its files or the values in its rows, and reads it: formats `store`, `rows` and `segment` of
-`benchmarks/damaged_files.py`.
+`tests/fuzz/damaged_files.py`.
 """
 
 from __future__ import annotations

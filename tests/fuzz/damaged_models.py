@@ -1,5 +1,5 @@
 """Makes small model files of runtimes' formats, damages them, and opens them as sources: formats `onnx` and `tflite` of
-`benchmarks/damaged_files.py`.
+`tests/fuzz/damaged_files.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Counts which calls of operators the everyday programs make; the index of findings ranks conditions by it.
 
-    python benchmarks/findings/everyday_calls.py [--only NAME] [--out FILE]
+    python tools/findings/everyday_calls.py [--only NAME] [--out FILE]
 
 Runs each program of tests/everyday/programs in eager mode, in a process of its own, sees every call of an operator of
 ATen, whole and in parts, and writes the distinct calls, each with the programs that make it, to everyday_calls.txt.gz
@@ -21,12 +21,10 @@ from typing import Any, Final
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 ROOT: Final = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
-from everyday.measure_truth import Case, declare_operators, eager, programs  # noqa: E402
-
-sys.path.insert(0, str(ROOT / "benchmarks"))  # its everyday.py has the name of the folder above
 from counts import TABLE  # noqa: E402
 from operator_use import Seen, defaults, seen_calls  # noqa: E402
 
+from everyday.measure_truth import Case, declare_operators, eager, programs  # noqa: E402
 from mindgap.findings.causes.call_predicate import OperatorCall  # noqa: E402
 from mindgap.findings.causes.operator_calls import table_bytes  # noqa: E402
 

@@ -1,6 +1,6 @@
 """Finds the first release of a package in which the script of each listed cause shows its fault, and keeps the answers.
 
-    python benchmarks/findings/releases.py docs/findings FOLDER --package NAME --oldest VERSION [SCRIPT…] [--with REQ…]
+    python tools/findings/releases.py docs/findings FOLDER --package NAME --oldest VERSION [SCRIPT…] [--with REQ…]
 
 FOLDER is that of a platform (`openvino-cpu`). Chosen are the causes whose code at fault is in that package and that
 have one version so far (`--all`: also the others). The oldest release runs first. Where a script does not show its

@@ -1,5 +1,5 @@
 """Damages the graph in a model file, and packs it again with right checksums: format `graph` of
-`benchmarks/damaged_files.py`.
+`tests/fuzz/damaged_files.py`.
 """
 
 from __future__ import annotations

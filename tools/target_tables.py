@@ -1,4 +1,4 @@
-"""Prints the tables of docs/campaigns/2026-11.md: `python benchmarks/target_tables.py STORE`.
+"""Prints the tables of docs/campaigns/2026-11.md: `python tools/target_tables.py STORE`.
 
 All figures are of the tables of `mindgap study gap STORE`: `totals`, `coverage`, `consistency` and `compile_failures`.
 """

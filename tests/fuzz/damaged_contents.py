@@ -1,4 +1,4 @@
-"""Damages bytes, and trees of JSON: what the formats of `benchmarks/damaged_files.py` have in common."""
+"""Damages bytes, and trees of JSON: what the formats of `tests/fuzz/damaged_files.py` have in common."""
 
 from __future__ import annotations
 

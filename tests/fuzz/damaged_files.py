@@ -2,8 +2,8 @@
 
 Each must be read, or refused with one typed error.
 
-    TMPDIR=/dev/shm python benchmarks/damaged_files.py       # 100,000 of each format; hours for `store` and `rows`
-    python benchmarks/damaged_files.py model --number 1000
+    TMPDIR=/dev/shm python tests/fuzz/damaged_files.py       # 100,000 of each format; hours for `store` and `rows`
+    python tests/fuzz/damaged_files.py model --number 1000
 
 Half of the damage is to bytes: bits flipped, bytes cut out, inserted, repeated, set to zero, the end cut off. The other
 half is to what a file holds: values of its JSON, TOML, messages or members are replaced, removed, doubled or renamed,
@@ -49,7 +49,7 @@ from mindgap.results.report_json import decode_report
 from mindgap_campaign.campaign.cases.bundle import BundleSource, plan_of
 from mindgap_studies.machines.collected_file import read as read_machine
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tests" / "mindgap_runtimes")]
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "mindgap_runtimes")]
 
 from damaged_contents import damaged_bytes, damaged_tree, unzipped, zipped  # noqa: E402
 from damaged_graphs import damaged_graph, model_with_everything, small_graph  # noqa: E402

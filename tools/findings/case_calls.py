@@ -1,6 +1,6 @@
 """Checks that the calls of each script's own cases meet the predicate by which the condition of its cause is counted.
 
-    python benchmarks/findings/case_calls.py docs/findings [SCRIPT…]
+    python tools/findings/case_calls.py docs/findings [SCRIPT…]
 
 Runs the cases in eager mode and sees every call of an operator, whole and in parts, as the counted tables have them. A
 predicate that no call of a case meets is wrong, or is of another condition. Exit status 1 where there is one.
@@ -18,12 +18,7 @@ from typing import Any
 
 import torch
 from facts import Facts, read_facts
-
-# For this import only: modules there have names of packages of the tests.
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from operator_use import Call, Seen, defaults, seen_calls
-
-sys.path.pop(0)
 
 from mindgap.findings.causes.call_predicate import OperatorCall, call_predicate
 from mindgap.findings.causes.packets import function_of

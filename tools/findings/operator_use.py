@@ -1,6 +1,6 @@
 """Counts which calls of operators occur in captured models; severity of causes is ranked by it.
 
-    python benchmarks/operator_use.py GRAPHNET.parquet [--most N --out FILE]
+    python tools/findings/operator_use.py GRAPHNET.parquet [--most N --out FILE]
 
 Replays GraphNet's computation graphs (one row per model) on tensors without data, sees every call of an operator of
 ATen, both whole (`conv2d`) and in parts (`convolution`), and writes the distinct calls, each with the models that make

@@ -1,6 +1,6 @@
 """Adds the causes of reduced campaigns to a directory of findings, and writes its tables and its counts.
 
-    python benchmarks/findings/publish.py docs/findings [OUT…]
+    python tools/findings/publish.py docs/findings [OUT…]
 
 Each OUT is what `mindgap campaign reduce` wrote; without one only the tables, the counts and what upstream knows are
 renewed. A cause is added if a short script of it showed the fault twice without mindgap, if public functions make its
