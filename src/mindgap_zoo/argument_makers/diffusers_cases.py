@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mindgap_zoo.argument_makers.argument_specs import integers, normal, ones, uniform
 from mindgap_zoo.argument_makers.diffusers_inputs import ModelCase
-from mindgap_zoo.argument_makers.diffusers_transformer_cases import ROTARY_HUNYUAN, TRANSFORMERS
+from mindgap_zoo.argument_makers.diffusers_transformer_cases import HUNYUAN, TRANSFORMERS
 
 #: Networks made of several others: the argument that takes them, their class, how many.
 PARTS: Final[Mapping[str, tuple[str, str, int]]] = {
@@ -47,60 +47,45 @@ _AUTOENCODERS: Final[Mapping[str, ModelCase]] = {
     "AutoencoderKLKVAEAudio": ModelCase(
         {"encoder_dim": 8, "latent_dim": 64, "codebook_dim": 16, "decoder_dim": 64}, _audio(1, 7680)
     ),
-    "AutoencoderKLKVAE": ModelCase({"channels": 32}),
     "AutoencoderKLKVAEVideo": ModelCase({"ch": 32}),
-    "AutoencoderKLLTX2Audio": ModelCase({"base_channels": 32}, {"sample": normal("b 2 64 64")}),
-    "AutoencoderKLLTX2Video": ModelCase(
-        {"block_out_channels": (32, 64, 128, 256), "decoder_block_out_channels": (32, 64, 128)}, _VIDEO
-    ),
-    "AutoencoderKLLTXVideo": ModelCase(inputs=_VIDEO),
+    **dict.fromkeys(("AutoencoderKLLTX2Video", "AutoencoderKLLTXVideo"), ModelCase(inputs=_VIDEO)),
     "AutoencoderKLMagvit": ModelCase({"block_out_channels": (32, 32, 64, 64)}, _VIDEO),
     "AutoencoderKLMiniMaxH3": ModelCase(
-        {
-            "block_out_channels": (32, 32, 32, 64, 64, 64), "decoder_num_layers": 2, "decoder_num_attention_heads": 2,
-            "token_drop": 0,
-        },
-        {"sample": normal("b 3 17 32 32")},
+        {"block_out_channels": (32, 32, 32, 64, 64, 64), "token_drop": 0}, {"sample": normal("b 3 17 32 32")}
     ),
     "AutoencoderKLMiniMaxH3Audio": ModelCase({"encoder_dim": 8, "latent_dim": 64, "decoder_dim": 128}, _audio(1, 6400)),
     "AutoencoderKLMochi": ModelCase(
         {"encoder_block_out_channels": (32, 32, 64, 64), "decoder_block_out_channels": (32, 32, 64, 64)},
         {"sample": normal("b 3 7 32 32")},
     ),
-    "AutoencoderKLQwenImage": ModelCase({"base_dim": 32}),
     "AutoencoderKLQwenImage21": ModelCase(
         {"base_dim": 16, "decoder_base_dim": 16}, {"sample": normal("b 4 1 64 64")}
     ),
-    "AutoencoderKLWan": ModelCase({"base_dim": 32}),
     "AutoencoderOobleck": ModelCase(
         {"encoder_hidden_size": 16, "decoder_channels": 16, "decoder_input_channels": 8}, _audio(2, 16384)
     ),
     "AutoencoderRAE": ModelCase(
-        {"encoder_hidden_size": 128, "decoder_hidden_size": 128, "decoder_num_attention_heads": 2},
-        {"sample": normal("b 3 224 224")},
+        {"encoder_hidden_size": 128, "decoder_hidden_size": 128}, {"sample": normal("b 3 224 224")}
     ),
-    "AutoencoderSAME": ModelCase({"encoder_channels": 32, "dim_heads": 32}, _audio(2, 32768)),
+    "AutoencoderSAME": ModelCase({"dim_heads": 32}, _audio(2, 32768)),
     "AutoencoderVidTok": ModelCase({"ch": 32}, _VIDEO),
     "ConsistencyDecoderVAE": ModelCase(
         {"encoder_block_out_channels": (32, 64, 64, 64), "decoder_block_out_channels": (32, 64, 64, 64)},
         batch=2,
     ),
     "Cosmos3AVAEAudioTokenizer": ModelCase(
-        {"dec_dim": 16, "enc_dim": 32, "enc_intermediate_dim": 64, "enc_num_layers": 2, "enc_latent_dim": 64,
-         "vocoder_input_dim": 32},
-        _audio(2, 7680),
+        {"dec_dim": 16, "enc_intermediate_dim": 64, "enc_latent_dim": 64, "vocoder_input_dim": 32}, _audio(2, 7680)
     ),
     "Kandinsky6SRVAE": ModelCase(
         {
             "latent_channels": 16, "encoder_block_out_channels": (16, 32, 32, 32, 32),
             "decoder_block_out_channels": (16, 32, 32, 32, 32),
-        },
-        {"sample": normal("b 3 5 64 64")},
+        }
     ),
     "LTX2VideoDiffusionDecoderModel": ModelCase(
         {
             "decoder_head_dim": 16, "decoder_stage_channels": (128, 64, 32, 32, 16),
-            "decoder_stage_depths": (1, 1, 1, 1, 1), "decoder_t_emb_dim": 32, "latent_channels": 16,
+            "decoder_stage_depths": (1, 1, 1, 1, 1), "latent_channels": 16,
         },
         {"z": normal("b 16 2 4 4")},
     ),
@@ -125,7 +110,6 @@ _UNETS: Final[Mapping[str, ModelCase]] = {
     "Kandinsky3UNet": ModelCase(
         {"block_out_channels": (64, 128, 128, 256), "layers_per_block": 2, "time_embedding_dim": 128,
          "attention_head_dim": 32},
-        {"encoder_attention_mask": ones("b l")},
         edge=32,
     ),
     "MotionAdapter": ModelCase(inputs={"sample": normal("b 4 s s")}),
@@ -136,18 +120,15 @@ _UNETS: Final[Mapping[str, ModelCase]] = {
             "clip_text_in_channels": 64, "clip_image_in_channels": 48,
         },
         {
-            "sample": normal("b in_channels s s"), "timestep_ratio": uniform("b"),
-            "clip_text_pooled": normal("b 1 64"), "clip_text": normal("b l 64"), "clip_img": normal("b 1 48"),
+            "timestep_ratio": uniform("b"), "clip_text_pooled": normal("b 1 64"), "clip_text": normal("b l 64"),
+            "clip_img": normal("b 1 48"),
         },
     ),
     "UNet1DModel": ModelCase({"extra_in_channels": 64},{"sample": normal("b in_channels 512")}),
     "UNet2DConditionModel": ModelCase(edge=32),
     "UNet2DModel": ModelCase(edge=32),
-    "UNet3DConditionModel": ModelCase({"attention_head_dim": 16}, {"sample": normal("b in_channels 2 s s")}, edge=32),
-    "UNetMotionModel": ModelCase(
-        inputs={"sample": normal("b in_channels 2 s s"), "encoder_hidden_states": normal("2 l cross_attention_dim")},
-        edge=32,
-    ),
+    "UNet3DConditionModel": ModelCase({"attention_head_dim": 16}, edge=32),
+    "UNetMotionModel": ModelCase(inputs={"encoder_hidden_states": normal("2 l cross_attention_dim")}, edge=32),
     "UNetSpatioTemporalConditionModel": ModelCase(
         {"num_attention_heads": (2, 2, 4, 4), "addition_time_embed_dim": 16,
          "projection_class_embeddings_input_dim": 48},
@@ -158,19 +139,17 @@ _UNETS: Final[Mapping[str, ModelCase]] = {
         edge=32,
     ),
     "UVit2DModel": ModelCase(
-        {"hidden_size": 128, "block_num_heads": 2, "in_channels": 64, "block_out_channels": 64, "vocab_size": 256,
-         "codebook_size": 250, "intermediate_size": 256, "num_res_blocks": 1, "micro_cond_encode_dim": 16,
-         "micro_cond_embed_dim": 80},
+        {"in_channels": 64, "block_out_channels": 64, "vocab_size": 256, "codebook_size": 250,
+         "intermediate_size": 256, "micro_cond_encode_dim": 16, "micro_cond_embed_dim": 80},
         {
-            "input_ids": integers("b 16 16", 250), "encoder_hidden_states": normal("b l encoder_hidden_size"),
-            "pooled_text_emb": normal("b cond_embed_dim"), "micro_conds": uniform("b 5", 1.0, 10.0),
+            "input_ids": integers("b 16 16", 250), "pooled_text_emb": normal("b cond_embed_dim"),
+            "micro_conds": uniform("b 5", 1.0, 10.0),
         },
     ),
 }  # fmt: skip
 
 _UNION_IDS: Final = [0, 1]
 _CONTROLNETS: Final[Mapping[str, ModelCase]] = {
-    "ControlNetModel": ModelCase(edge=16),
     "ControlNetUnionModel": ModelCase(
         {"addition_time_embed_dim": 16, "num_trans_channel": 32, "num_proj_channel": 32, "num_trans_head": 2},
         {
@@ -179,77 +158,37 @@ _CONTROLNETS: Final[Mapping[str, ModelCase]] = {
         },
     ),
     "CosmosControlNetModel": ModelCase(
-        {"model_channels": 256, "n_controlnet_blocks": 2, "num_attention_heads": 2, "adaln_lora_dim": 32,
-         "crossattn_proj_in_channels": 64, "encoder_hidden_states_channels": 64, "text_embed_dim": 64},
+        {"model_channels": 256, "crossattn_proj_in_channels": 64, "encoder_hidden_states_channels": 64,
+         "text_embed_dim": 64},
         {
             "controls_latents": normal("b 16 2 s s"), "latents": normal("b 16 2 s s"),
-            "encoder_hidden_states": normal("b l 64"), "condition_mask": ones("b 1 2 s s", "float32"),
-            "padding_mask": ones("1 1 s s", "float32"),
+            "condition_mask": ones("b 1 2 s s", "float32"), "padding_mask": ones("1 1 s s", "float32"),
         },
     ),
-    "FluxControlNetModel": ModelCase(inputs={"controlnet_cond": normal("b t in_channels")}),
     "FluxMultiControlNetModel": ModelCase(
-        inputs={
-            "hidden_states": normal("b t 64"), "controlnet_cond": [normal("b t 64"), normal("b t 64")],
-            "controlnet_mode": [integers("b", 1), integers("b", 1)], "conditioning_scale": [1.0, 0.5],
-            "encoder_hidden_states": normal("b l 64"), "pooled_projections": normal("b 32"), "return_dict": False,
-        }
+        inputs={"controlnet_mode": [integers("b", 1), integers("b", 1)], "return_dict": False}
     ),
     "HunyuanDiT2DControlNetModel": ModelCase(
-        {
-            "in_channels": 4, "patch_size": 2, "sample_size": 16, "hidden_size": 64, "attention_head_dim": 32,
-            "transformer_num_layers": 4, "text_len": 8, "text_len_t5": 16,
-        },
-        {
-            "controlnet_cond": normal("b 4 s s"), "encoder_hidden_states": normal("b 8 cross_attention_dim"),
-            "text_embedding_mask": ones("b 8"),
-            "encoder_hidden_states_t5": normal("b 16 cross_attention_dim_t5"), "text_embedding_mask_t5": ones("b 16"),
-            "image_meta_size": uniform("b 6", 1.0, 64.0), "style": integers("b", 1), "image_rotary_emb": ROTARY_HUNYUAN,
-        },
+        {**HUNYUAN.config, "transformer_num_layers": 4}, {**HUNYUAN.inputs, "controlnet_cond": normal("b 4 s s")}
     ),
     "HunyuanDiT2DMultiControlNetModel": ModelCase(
         inputs={
-            "hidden_states": normal("b 4 s s"), "controlnet_cond": [normal("b 4 s s"), normal("b 4 s s")],
-            "conditioning_scale": [1.0, 0.5], "encoder_hidden_states": normal("b 8 48"),
-            "text_embedding_mask": ones("b 8"), "encoder_hidden_states_t5": normal("b 16 48"),
-            "text_embedding_mask_t5": ones("b 16"), "image_meta_size": uniform("b 6", 1.0, 64.0),
-            "style": integers("b", 1), "image_rotary_emb": ROTARY_HUNYUAN,
+            **HUNYUAN.inputs, "controlnet_cond": [normal("b 4 s s"), normal("b 4 s s")],
+            "conditioning_scale": [1.0, 0.5],
         }
     ),
     "MultiAdapter": ModelCase(inputs={"xs": [normal("b 3 128 128"), normal("b 3 128 128")]}),
-    "MultiControlNetModel": ModelCase(
-        inputs={
-            "sample": normal("b 4 s s"), "encoder_hidden_states": normal("b l 48"),
-            "controlnet_cond": [normal("b 3 128 128"), normal("b 3 128 128")], "conditioning_scale": [1.0, 0.5],
-            "return_dict": False,
-        }
-    ),
     "MultiControlNetUnionModel": ModelCase(
         inputs={
-            "sample": normal("b 4 s s"), "encoder_hidden_states": normal("b l 48"),
             "controlnet_cond": [[normal("b 3 128 128"), normal("b 3 128 128")]], "control_type": [ones("b 6")],
             "control_type_idx": [_UNION_IDS], "conditioning_scale": [[1.0, 0.5]],
             "return_dict": False,
         }
     ),
-    "QwenImageControlNetModel": ModelCase(inputs={"controlnet_cond": normal("b t in_channels")}),
-    "QwenImageMultiControlNetModel": ModelCase(
-        inputs={
-            "hidden_states": normal("b t 64"), "controlnet_cond": [normal("b t 64"), normal("b t 64")],
-            "conditioning_scale": [1.0, 0.5], "encoder_hidden_states": normal("b l 48"), "return_dict": False,
-        }
+    **dict.fromkeys(
+        ("MultiControlNetModel", "QwenImageMultiControlNetModel"), ModelCase(inputs={"return_dict": False})
     ),
-    "SD3ControlNetModel": ModelCase({"pos_embed_max_size": 32}, {"controlnet_cond": normal("b in_channels s s")}),
-    "SD3MultiControlNetModel": ModelCase(
-        inputs={
-            "hidden_states": normal("b 16 s s"), "controlnet_cond": [normal("b 16 s s"), normal("b 16 s s")],
-            "conditioning_scale": [1.0, 0.5], "encoder_hidden_states": normal("b l 64"),
-            "pooled_projections": normal("b 48"),
-        }
-    ),
-    "SanaControlNetModel": ModelCase(
-        inputs={"controlnet_cond": normal("b in_channels s s"), "encoder_attention_mask": ones("b l")}
-    ),
+    "SD3ControlNetModel": ModelCase({"pos_embed_max_size": 32}),
     "SparseControlNetModel": ModelCase(
         inputs={
             "sample": normal("b 4 2 s s"), "controlnet_cond": normal("b 4 2 s s"),
@@ -259,7 +198,7 @@ _CONTROLNETS: Final[Mapping[str, ModelCase]] = {
     ),
     "T2IAdapter": ModelCase(inputs={"x": normal("b 3 128 128")}),
     "UNetControlNetXSModel": ModelCase(
-        {"block_out_channels": (32, 64, 128, 128), "num_attention_heads": 2, "ctrl_num_attention_heads": 2},
+        {"block_out_channels": (32, 64, 128, 128)},
         {"sample": normal("b 4 s s"), "controlnet_cond": normal("b 3 128 128")},
     ),
     "ZImageControlNetModel": ModelCase(

@@ -96,8 +96,11 @@ class InputMaker:
         return self.chosen.size or self.case.edge
 
     def has(self, *names: str) -> Any:
-        """Returns the first of these names that the configuration has a value for."""
-        config: Any = getattr(self.model, "config", None) or {}
+        """Returns the first of these names that the configuration has a value for; of a network made of several, that
+        of the first."""
+        config: Any = next(
+            filter(None, (getattr(part, "config", None) for part in self.model.modules())), dict[str, Any]()
+        )
         return next((config[name] for name in names if config.get(name) is not None), None)
 
     @property
@@ -144,6 +147,13 @@ def _texts(maker: InputMaker) -> Tensor | None:
     return normal(f"b l {width}") if isinstance(width, int) else None
 
 
+def _condition(maker: InputMaker) -> Tensor | list[Tensor]:
+    """Returns what a control net follows, an image or latents; one for each of several nets."""
+    images = maker.has("conditioning_channels")
+    one = normal("b conditioning_channels 128 128") if images else _latents(maker)
+    return [one, one] if "Multi" in maker.kind else one
+
+
 def _positions(maker: InputMaker) -> torch.Tensor:
     """Returns row and column of each image token (t, axes); axis 0 is time and holds 0."""
     axes = len(maker.has("axes_dims_rope") or (0, 0, 0))
@@ -176,7 +186,8 @@ _RULES: Final[Mapping[str, Callable[[InputMaker], Any]]] = {
     "txt_ids": lambda m: torch.zeros(m.shape("l")[0], len(m.has("axes_dims_rope") or (0, 0, 0))),
     "img_shapes": lambda m: [(1, m.edge // 2, m.edge // 2)] * m.batch,
     "guidance": lambda m: uniform("b", 1.0, 8.0) if m.has("guidance_embeds") else None,
-    "controlnet_cond": lambda m: normal("b conditioning_channels 128 128"),
+    "controlnet_cond": _condition,
+    "conditioning_scale": lambda m: [1.0, 0.5],
     **dict.fromkeys(("original_size", "target_size"), lambda m: uniform("b 2", 16.0, 32.0)),
     "crop_coords": lambda m: uniform("b 2", 0.0, 4.0),
 }

@@ -13,8 +13,19 @@ import torch
 from mindgap_zoo.argument_makers.argument_specs import integers, normal, ones, uniform
 from mindgap_zoo.argument_makers.diffusers_inputs import InputMaker, ModelCase
 
-#: Cosine and sine for each token of 8 × 8 and each part of a head of 32.
-ROTARY_HUNYUAN: Final = (uniform("t 32", -1.0, 1.0), uniform("t 32", -1.0, 1.0))
+#: Also of its control nets. Rotations: cosine and sine for each token of 8 × 8 and each part of a head of 32.
+HUNYUAN: Final = ModelCase(
+    {
+        "in_channels": 4, "patch_size": 2, "sample_size": 16, "hidden_size": 64, "attention_head_dim": 32,
+        "text_len": 8, "text_len_t5": 16,
+    },
+    {
+        "encoder_hidden_states": normal("b 8 cross_attention_dim"), "text_embedding_mask": ones("b 8"),
+        "encoder_hidden_states_t5": normal("b 16 cross_attention_dim_t5"), "text_embedding_mask_t5": ones("b 16"),
+        "image_meta_size": uniform("b 6", 1.0, 64.0), "style": integers("b", 1),
+        "image_rotary_emb": (uniform("t 32", -1.0, 1.0), uniform("t 32", -1.0, 1.0)),
+    },
+)  # fmt: skip
 
 
 def _rotations(maker: InputMaker) -> torch.Tensor:
@@ -52,7 +63,7 @@ def _range(first: int, count: int) -> torch.Tensor:
     return torch.arange(first, first + count)
 
 
-_WAN: Final[Mapping[str, Any]] = {"freq_dim": 32, "ffn_dim": 256}
+_WAN: Final[Mapping[str, Any]] = {"ffn_dim": 256}
 _FRAMES_FIRST: Final = normal("b 2 in_channels s s")
 
 _ANY_FLOW: Final = {
@@ -73,19 +84,19 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
     "AnyFlowFARTransformer3DModel": ModelCase(_WAN, {**_ANY_FLOW, "chunk_partition": [1, 1]}),
     "AnyFlowTransformer3DModel": ModelCase(_WAN, _ANY_FLOW),
     "BriaFibo2Transformer2DModel": ModelCase(
-        {"injection_layer_ids": (0, 1), "cap_feat_dim": 64, "min_num_gist_tokens": 16, "max_num_gist_tokens": 32},
+        {"injection_layer_ids": (0, 1), "min_num_gist_tokens": 16, "max_num_gist_tokens": 32},
         {"encoder_hidden_states": normal("b 3 l cap_feat_dim"), "encoder_attention_mask": None},
     ),
     "BriaFiboTransformer2DModel": ModelCase(
         inputs={"text_encoder_layers": [normal("b l text_encoder_dim") for _ in range(4)]}
     ),
     **dict.fromkeys(("CogVideoXTransformer3DModel", "ConsisIDTransformer3DModel"), ModelCase(
-        {"sample_width": 16, "sample_height": 16, "sample_frames": 5, "max_text_seq_length": 16, "time_embed_dim": 32},
+        {"sample_width": 16, "sample_height": 16, "sample_frames": 5, "max_text_seq_length": 16},
         {"hidden_states": _FRAMES_FIRST},
     )),
     "Cosmos3OmniTransformer": ModelCase(
-        {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 256,
-         "intermediate_size": 256, "patch_latent_dim": 192, "rope_axes_dim": (12, 10, 10)},
+        {"hidden_size": 256, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 256, "intermediate_size": 256,
+         "patch_latent_dim": 192, "rope_axes_dim": (12, 10, 10)},
         {
             "input_ids": integers("l", 256), "text_indexes": _range(0, 16), "position_ids": _range(0, 48),
             "und_len": 16, "sequence_length": 48, "vision_tokens": [normal("1 48 2 8 8")],
@@ -95,13 +106,11 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
         },
         fixed=("text_indexes", "vision_sequence_indexes", "vision_mse_loss_indexes", "vision_noisy_frame_indexes"),
     ),
-    "CosmosTransformer3DModel": ModelCase({"adaln_lora_dim": 32}, {"padding_mask": ones("1 1 s s", "float32")}),
+    "CosmosTransformer3DModel": ModelCase(inputs={"padding_mask": ones("1 1 s s", "float32")}),
     "DiTTransformer2DModel": ModelCase(inputs={"class_labels": integers("b", 1000)}),
     "DreamLiteTransformer2DModel": ModelCase({"in_channels": 32, "attention_head_dim": 16, "cross_attention_dim": 32}),
     "EasyAnimateTransformer3DModel": ModelCase(
-        {"in_channels": 16, "out_channels": 16, "patch_size": 2, "sample_width": 16, "sample_height": 16,
-         "time_embed_dim": 32},
-        {"encoder_hidden_states": normal("b l text_embed_dim")},
+        {"in_channels": 16, "out_channels": 16, "patch_size": 2, "sample_width": 16, "sample_height": 16}
     ),
     "ErnieImageTransformer2DModel": ModelCase(
         inputs={"text_bth": normal("b l text_in_dim"), "text_lens": integers("b", 16, 15)}
@@ -119,17 +128,7 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
             "encoder_hidden_states_llama3": [normal("b l 64") for _ in range(4)], "pooled_embeds": normal("b 64"),
         },
     ),
-    "HunyuanDiT2DModel": ModelCase(
-        {
-            "in_channels": 4, "patch_size": 2, "sample_size": 16, "hidden_size": 64, "attention_head_dim": 32,
-            "text_len": 8, "text_len_t5": 16,
-        },
-        {
-            "encoder_hidden_states": normal("b 8 cross_attention_dim"), "text_embedding_mask": ones("b 8"),
-            "encoder_hidden_states_t5": normal("b 16 cross_attention_dim_t5"), "text_embedding_mask_t5": ones("b 16"),
-            "image_meta_size": uniform("b 6", 1.0, 64.0), "style": integers("b", 1), "image_rotary_emb": ROTARY_HUNYUAN,
-        },
-    ),
+    "HunyuanDiT2DModel": HUNYUAN,
     "HunyuanVideo15Transformer3DModel": ModelCase(
         inputs={
             "encoder_hidden_states_2": normal("b 8 text_embed_2_dim"), "encoder_attention_mask_2": ones("b 8"),
@@ -138,7 +137,7 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
         fixed=("encoder_attention_mask", "encoder_attention_mask_2", "image_embeds"),
     ),
     "HunyuanVideoFramepackTransformer3DModel": ModelCase(
-        {"image_proj_dim": 48, "has_image_proj": True, "has_clean_x_embedder": True},
+        {"has_image_proj": True, "has_clean_x_embedder": True},
         {
             "image_embeds": normal("b 8 image_proj_dim"), "indices_latents": _range(7, 2),
             "latents_clean": normal("b in_channels 1 s s"), "indices_latents_clean": _range(6, 1),
@@ -148,7 +147,7 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
         fixed=("encoder_attention_mask",),
     ),
     "Ideogram4Transformer2DModel": ModelCase(
-        {"llm_features_dim": 64, "adaln_dim": 32, "intermediate_size": 512},
+        {"intermediate_size": 512},
         {
             "hidden_states": normal("b 80 in_channels"), "encoder_hidden_states": normal("b 80 64"),
             "timestep": uniform("b"), "position_ids": lambda m: _grid_ids(m).expand(m.batch, -1, -1),
@@ -186,13 +185,11 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
         },
     ),
     "LTX2VideoTransformer3DModel": ModelCase(
-        {"cross_attention_dim": 256, "audio_num_attention_heads": 2, "audio_cross_attention_dim": 128,
-         "caption_channels": 64},
+        {"audio_cross_attention_dim": 128, "caption_channels": 64},
         {
             "hidden_states": normal("b 128 in_channels"), "audio_hidden_states": normal("b 16 audio_in_channels"),
-            "encoder_hidden_states": normal("b l 64"), "audio_encoder_hidden_states": normal("b l 64"),
-            "audio_encoder_attention_mask": ones("b l"), "num_frames": 2, "height": 8, "width": 8,
-            "audio_num_frames": 16,
+            "audio_encoder_hidden_states": normal("b l 64"), "audio_encoder_attention_mask": ones("b l"),
+            "num_frames": 2, "height": 8, "width": 8, "audio_num_frames": 16,
         },
     ),
     "LTXVideoTransformer3DModel": ModelCase(
@@ -207,18 +204,17 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
         {"encoder_attention_mask": None},
     ),
     "LongCatAudioDiTTransformer": ModelCase(
-        {"dit_dim": 128}, {"hidden_states": normal("b 32 latent_dim"), "latent_cond": normal("b 32 latent_dim")}
+        inputs={"hidden_states": normal("b 32 latent_dim"), "latent_cond": normal("b 32 latent_dim")}
     ),
     **dict.fromkeys(
         ("Lumina2Transformer2DModel", "MochiTransformer3DModel"), ModelCase(fixed=("encoder_attention_mask",))
     ),
     "LuminaNextDiT2DModel": ModelCase(
-        {"num_kv_heads": 2, "hidden_size": 128, "num_attention_heads": 2, "cross_attention_dim": 64},
+        {"num_kv_heads": 2, "hidden_size": 128, "cross_attention_dim": 64},
         {"image_rotary_emb": _rotations, "cross_attention_kwargs": {}},
     ),
     "MiniMaxH3Transformer3DModel": ModelCase(
-        {"hidden_size": 192, "attention_head_dim": 96, "time_embed_hidden_dim": 64, "time_embed_dim": 64,
-         "freq_dim": 32, "ffn_dim": 256},
+        {"attention_head_dim": 96, "time_embed_dim": 64, "ffn_dim": 256},
         {
             "hidden_states": normal("b 32 96"), "audio_hidden_states": normal("b 16 audio_in_channels"),
             "encoder_hidden_states": normal("b 16 text_dim"), "timestep": uniform("2", 1.0, 999.0),
@@ -238,8 +234,7 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
         {"num_experts": 4, "moe_intermediate_dim": 64, "capacity_factors": 2.0}
     ),
     "OmniGenTransformer2DModel": ModelCase(
-        {"num_attention_heads": 4, "num_key_value_heads": 4, "hidden_size": 128, "vocab_size": 256, "pad_token_id": 0,
-         "intermediate_size": 256, "pos_embed_max_size": 32,
+        {"hidden_size": 128, "vocab_size": 256, "pad_token_id": 0, "intermediate_size": 256, "pos_embed_max_size": 32,
          "rope_scaling": {"short_factor": [1.0] * 16, "long_factor": [1.0] * 16}},
         {
             "input_ids": integers("b l", 256), "input_img_latents": [], "input_image_sizes": {},
@@ -264,21 +259,20 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
     ),
     "QwenImage21Transformer2DModel": ModelCase(
         inputs={
-            "hidden_states": normal("b t in_channels"), "img_mask": _slots,
-            "img_shapes": lambda m: [[(1, m.edge // 2, m.edge // 2)]] * m.batch,
-            "encoder_hidden_states": normal("b l context_in_dim"), "timestep": uniform("b"),
+            "img_mask": _slots, "img_shapes": lambda m: [[(1, m.edge // 2, m.edge // 2)]] * m.batch,
+            "timestep": uniform("b"),
         },
         fixed=("img_mask", "encoder_hidden_states_mask"),
     ),
     "SanaWMLTX2RefinerTransformer3DModel": ModelCase(
-        {"cross_attention_dim": 256, "caption_channels": 64},
+        {"caption_channels": 64},
         {
-            "hidden_states": normal("b 128 in_channels"), "encoder_hidden_states": normal("b l 64"),
+            "hidden_states": normal("b 128 in_channels"),
             "video_rotary_emb": (uniform("b 128 256", -1.0, 1.0), uniform("b 128 256", -1.0, 1.0)),
         },
     ),
     "SanaWMTransformer3DModel": ModelCase(
-        {"hidden_size": 224, "num_attention_heads": 2, "chunk_plucker_post_attn_blocks": 2, "num_layers": 4},
+        {"chunk_plucker_post_attn_blocks": 2, "num_layers": 4},
         {
             "timestep": uniform("b 1 2", 1.0, 999.0), "encoder_hidden_states": normal("b 1 l caption_channels"),
             "mask": ones("b 1 1 l"), "encoder_attention_mask": None,
@@ -286,21 +280,21 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
         fixed=("mask",),
     ),
     "StableAudio3DiTModel": ModelCase(
-        {"embed_dim": 128},
-        {"hidden_states": normal("b io_channels 32"), "global_hidden_states": normal("b global_cond_dim"),
-         "local_add_cond": normal("b local_add_cond_dim 32")},
+        inputs={
+            "hidden_states": normal("b io_channels 32"), "global_hidden_states": normal("b global_cond_dim"),
+            "local_add_cond": normal("b local_add_cond_dim 32"),
+        }
     ),
     "StableAudioDiTModel": ModelCase(
-        {"num_attention_heads": 4, "num_key_value_attention_heads": 2, "cross_attention_dim": 128},
+        {"cross_attention_dim": 128},
         {
             "hidden_states": normal("b in_channels 32"), "encoder_attention_mask": None,
-            "encoder_hidden_states": normal("b l cross_attention_input_dim"),
             "global_hidden_states": normal("b 1 global_states_input_dim"),
             "rotary_embedding": (uniform("33 32", -1.0, 1.0), uniform("33 32", -1.0, 1.0)),
         },
     ),
     "T5FilmDecoder": ModelCase(
-        {"d_model": 64, "d_kv": 32, "d_ff": 128, "targets_length": 32, "input_dims": 32},
+        {"d_model": 64, "d_kv": 32, "d_ff": 128, "targets_length": 32},
         {
             "encodings_and_masks": [(normal("b l 64"), ones("b l"))], "decoder_input_tokens": normal("b 32 32"),
             "decoder_noise_time": uniform("b"),
@@ -312,8 +306,7 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
     ),
     "WanAnimateTransformer3DModel": ModelCase(
         {**_WAN, "motion_encoder_channel_sizes": dict.fromkeys(("4", "8", "16", "32", "64", "128", "256", "512"), 16),
-         "motion_encoder_size": 64, "motion_style_dim": 32, "motion_encoder_dim": 32, "face_encoder_hidden_dim": 32,
-         "face_encoder_num_heads": 2, "image_dim": 48, "inject_face_latents_blocks": 1},
+         "motion_encoder_size": 64, "face_encoder_hidden_dim": 32, "inject_face_latents_blocks": 1},
         {
             "hidden_states": normal("b in_channels 3 s s"), "pose_hidden_states": normal("b latent_channels 2 s s"),
             "face_pixel_values": normal("b 3 8 64 64"), "encoder_hidden_states_image": normal("b l 48"),
