@@ -12,8 +12,9 @@ tensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Literal
 
 import torch
@@ -36,17 +37,24 @@ _CTC: Final = [24] * 8, [6] * 8
 @dataclass(frozen=True, slots=True)
 class RepeatedCall:
     """One call. make: returns the arguments, drawn after a fixed seed. data_sized: their data, which are always the
-    same, decide the size of the result."""
+    same, decide the size of the result. gradient: the graph gives the gradients of the arguments."""
 
     name: str
     listed: Listed
     call: Callable[..., Any]
     make: Callable[[], Sequence[Any]]
     data_sized: bool = False
+    gradient: bool = False
 
     def graph(self, tensors: TensorStore) -> Graph:
         torch.manual_seed(0)
-        return capture(self.call, self.make(), tensors=tensors, path_taken=self.data_sized)
+        graph = capture(self.call, self.make(), tensors=tensors, path_taken=self.data_sized, backward=self.gradient)
+        if not self.gradient:
+            return graph
+        labels = dict(zip(graph.outputs, graph.labels.outputs, strict=True))
+        gradients = tuple(number for number, label in labels.items() if label.startswith("grad:"))
+        named = replace(graph.labels, outputs=tuple(labels[number] for number in gradients))
+        return replace(graph, outputs=gradients, labels=named)
 
 
 def _at(most: int, *shape: int) -> Tensor:
@@ -66,29 +74,9 @@ def _scattered() -> Sequence[Any]:
     return _x(64, 16), _at(64, 2048, 16), _x(2048, 16)
 
 
-def _pool_backward(name: str, dimensions: int) -> Callable[[Tensor], Any]:
-    """The gradient of a pooling, of an image of ones."""
-    pool, backward = getattr(_aten, name), getattr(_aten, f"{name}_backward")
-
-    def call(x: Tensor) -> Any:
-        out, indices = pool(x, [3] * dimensions, [1] * dimensions, [1] * dimensions)
-        return backward(out, x, [3] * dimensions, [1] * dimensions, [1] * dimensions, [1] * dimensions, False, indices)
-
-    return call
-
-
 def _fractional(x: Tensor, dimensions: int) -> Any:
-    sizes = [2] * dimensions, [5] * dimensions
-    samples = torch.full((x.shape[0], x.shape[1], dimensions), 0.25)
-    forward, backward = (getattr(_aten, f"fractional_max_pool{dimensions}d{end}") for end in ("", "_backward"))
-    out, indices = forward(x, *sizes, samples)
-    return backward(out, x, *sizes, indices)
-
-
-def _padded(kind: str, dimensions: int) -> Callable[[Tensor], Any]:
-    padding = [2] * (2 * dimensions)
-    forward, backward = (getattr(_aten, f"{kind}_pad{dimensions}d{end}") for end in ("", "_backward"))
-    return lambda x: backward(forward(x, padding), x, padding)
+    pool: Any = getattr(functional, f"fractional_max_pool{dimensions}d")
+    return pool(x, 2, output_size=5, _random_samples=torch.full((*x.shape[:2], dimensions), 0.25))
 
 
 def _unpooled(dimensions: int) -> Callable[[Tensor], Any]:
@@ -102,16 +90,6 @@ def _unpooled(dimensions: int) -> Callable[[Tensor], Any]:
     return call
 
 
-def _resized(mode: str, dimensions: int) -> Callable[[Tensor], Any]:
-    backward = getattr(_aten, f"upsample_{mode}{dimensions}d_backward")
-
-    def call(grad: Tensor) -> Any:
-        small = [*grad.shape[:2], *(size // 2 for size in grad.shape[2:])]
-        return backward(grad, [*grad.shape[2:]], small, False)
-
-    return call
-
-
 def _ctc() -> Sequence[Any]:
     """Arguments of the gradient of a CTC loss of 8 texts, 24 steps, 12 letters."""
     log_probs, targets = _x(24, 8, 12).log_softmax(-1), _at(11, 8, 6) + 1
@@ -120,15 +98,6 @@ def _ctc() -> Sequence[Any]:
 
 def _ctc_backward(log_probs: Tensor, targets: Tensor, loss: Tensor, alpha: Tensor) -> Any:
     return _aten._ctc_loss_backward(torch.ones_like(loss), log_probs, targets, *_CTC, loss, alpha, 0)
-
-
-def _adaptive_max(x: Tensor) -> Any:
-    out, indices = _aten.adaptive_max_pool2d(x, [5, 5])
-    return _aten.adaptive_max_pool2d_backward(out, x, indices)
-
-
-def _grid_backward(grad: Tensor, x: Tensor, grid: Tensor) -> Any:
-    return _aten.grid_sampler_2d_backward(grad, x, grid, 0, 0, False, [True, True])
 
 
 def _image() -> Sequence[Any]:
@@ -160,13 +129,23 @@ def _convolution(name: str, dimensions: int) -> RepeatedCall:
     return RepeatedCall(function.__name__, "switched", call, lambda: (_x(*_SHAPES[dimensions]),))
 
 
+def _gradient(name: str, listed: Listed, call: Callable[..., Any], make: Callable[[], Sequence[Any]]) -> RepeatedCall:
+    return RepeatedCall(f"{name} backward", listed, call, make, gradient=True)
+
+
+def _padded(kind: str, mode: str, listed: Listed) -> Iterator[RepeatedCall]:
+    for n, shape in _SHAPES.items():
+        pad = partial(functional.pad, pad=[2] * (2 * n), mode=mode)
+        yield _gradient(f"{kind}_pad{n}d", listed, pad, lambda shape=shape: (_x(*shape),))
+
+
 def _shaped(name: str, listed: Listed, call: Callable[..., Any], *shapes: tuple[int, ...]) -> RepeatedCall:
     return RepeatedCall(name, listed, call, lambda: tuple(_x(*shape) for shape in shapes))
 
 
 CALLS: Final = (
     *(_convolution(name, n) for name in ("conv", "conv_transpose") for n in (1, 2, 3)),
-    *(_shaped(f"replication_pad{n}d backward", "switched", _padded("replication", n), _SHAPES[n]) for n in (1, 2, 3)),
+    *_padded("replication", "replicate", "switched"),
     RepeatedCall("index backward", "switched", lambda x, i, v: torch.zeros_like(x).index_put((i,), v, True), _rows),
     RepeatedCall("index_put", "switched", lambda x, i, v: x.index_put((i,), v), _rows),
     RepeatedCall("index_put accumulate", "switched", lambda x, i, v: x.index_put((i,), v, True), _rows),
@@ -183,29 +162,22 @@ CALLS: Final = (
         "repeat_interleave backward", "switched", lambda x: _aten.sum.dim_IntList(x.reshape(64, 32, 16), [1]),
         lambda: (_x(2048, 16),),
     ),
-    RepeatedCall("max_pool3d backward", "switched", _pool_backward("max_pool3d_with_indices", 3), _volume),
-    RepeatedCall(
-        "avg_pool3d backward", "refused",
-        lambda x: _aten.avg_pool3d_backward(
-            _aten.avg_pool3d(x, [3], [1], [1]), x, [3], [1], [1], False, True, None), _volume,
-    ),
-    RepeatedCall(
-        "adaptive_avg_pool2d backward", "refused",
-        lambda x: _aten._adaptive_avg_pool2d_backward(_aten._adaptive_avg_pool2d(x, [5, 5]), x), _image,
-    ),
-    RepeatedCall(
-        "adaptive_avg_pool3d backward", "refused",
-        lambda x: _aten._adaptive_avg_pool3d_backward(_aten._adaptive_avg_pool3d(x, [5, 5, 5]), x), _volume,
-    ),
-    RepeatedCall("adaptive_max_pool2d backward", "refused", _adaptive_max, _image),
-    RepeatedCall("fractional_max_pool2d backward", "refused", lambda x: _fractional(x, 2), _image),
-    RepeatedCall("fractional_max_pool3d backward", "refused", lambda x: _fractional(x, 3), _volume),
+    _gradient("max_pool3d", "switched", partial(functional.max_pool3d, kernel_size=3, stride=1, padding=1), _volume),
+    _gradient("avg_pool3d", "refused", partial(functional.avg_pool3d, kernel_size=3, stride=1, padding=1), _volume),
+    _gradient("adaptive_avg_pool2d", "refused", partial(functional.adaptive_avg_pool2d, output_size=5), _image),
+    _gradient("adaptive_avg_pool3d", "refused", partial(functional.adaptive_avg_pool3d, output_size=5), _volume),
+    _gradient("adaptive_max_pool2d", "refused", partial(functional.adaptive_max_pool2d, output_size=5), _image),
+    _gradient("fractional_max_pool2d", "refused", partial(_fractional, dimensions=2), _image),
+    _gradient("fractional_max_pool3d", "refused", partial(_fractional, dimensions=3), _volume),
     *(_shaped(f"max_unpool{n}d", "refused", _unpooled(n), _SHAPES[n]) for n in (1, 2, 3)),
     *(
-        _shaped(f"interpolate {mode} backward", "refused", _resized(mode, n), _SHAPES[n])
+        _gradient(
+            f"interpolate {mode}", "refused", partial(functional.interpolate, scale_factor=2, mode=mode),
+            lambda n=n: (_x(*_SHAPES[n]),),
+        )
         for mode, n in (("linear", 1), ("bilinear", 2), ("bicubic", 2), ("trilinear", 3))
     ),
-    *(_shaped(f"reflection_pad{n}d backward", "refused", _padded("reflection", n), _SHAPES[n]) for n in (1, 2, 3)),
+    *_padded("reflection", "reflect", "refused"),
     RepeatedCall("nll_loss", "refused", functional.nll_loss, lambda: (_x(2048, 16), _at(16, 2048))),
     RepeatedCall("ctc_loss backward", "refused", _ctc_backward, _ctc),
     RepeatedCall(
@@ -218,9 +190,9 @@ CALLS: Final = (
         data_sized=True,
     ),
     RepeatedCall("median with indices", "refused", lambda x: torch.median(x, 1), lambda: (_at(9, 64, 257).float(),)),
-    RepeatedCall(
-        "grid_sample backward", "refused", _grid_backward,
-        lambda: (_x(2, 8, 24, 24), _x(2, 8, 24, 24), _x(2, 24, 24, 2) / 2),
+    _gradient(
+        "grid_sample", "refused", partial(functional.grid_sample, align_corners=False),
+        lambda: (_x(2, 8, 24, 24), _x(2, 24, 24, 2) / 2),
     ),
     RepeatedCall("cumsum", "refused", lambda x: x.cumsum(0), lambda: (_x(_N),)),
     *(
