@@ -143,7 +143,7 @@ def test_the_chosen_output_of_repeated_runs_is_the_one_that_the_authors_stored(
     study: PublishedStudy, outputs: tuple[Output, ...]
 ) -> None:
     stored = {
-        (each.instance[1], each.instance[3], each.model, each.sample): each.values
+        (each.platform, each.gpu_name, each.model, each.sample_index): each.values
         for each in outputs
         if each.experiment == "equivalence_classes" and each.role == "representative"
     }
@@ -221,7 +221,7 @@ def test_figure_6_holds_the_bits_of_every_pair(study: PublishedStudy, outputs: t
     """Against the definition, computed for each pair of hosts without the ultrametric."""
     mantissa = {"float16": 10, "float32": 23, "float64": 52}
     values = {
-        (each.model, each.dtype_variant, each.instance[1]): each.values
+        (each.model, each.dtype_variant, each.platform): each.values
         for each in outputs
         if each.experiment == "precision"
     }

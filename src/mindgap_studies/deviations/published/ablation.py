@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import combinations
 from math import isqrt
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from pydantic import TypeAdapter
 
 from mindgap.graph.compare.metrics import MANTISSA_BITS
-from mindgap_studies.deviations.published.parquet import BadData, ParquetColumn, read_columns
+from mindgap_studies.deviations.published.parquet import BadData, read_rows
 
 #: The only run whose hosts all had the same weights and inputs (README of the published data).
 SOUND_RUN: Final = "2021_11_03_11:21:55"
 #: The configurations of Figure 4: channels and filters.
 _CHANNELS: Final = 3
 _FILTERS: Final = (1, 3)
-_INTEGERS: Final = ("c", "f", "k", "i", "multiplications", "precision", "equivalence_classes", "row")
-_COLUMNS: Final = {"source_run": ParquetColumn("text"), **dict.fromkeys(_INTEGERS, ParquetColumn("integer"))}
+
+
+@dataclass(frozen=True, slots=True)
+class HostPair:
+    """A row of the file: two hosts, and the bits that their outputs of one configuration share. `at`: its number."""
+
+    at: int
+    source_run: str
+    c: int
+    f: int
+    k: int
+    i: int
+    multiplications: int
+    precision: int
+    equivalence_classes: int
+    row: int
+
+
+_PAIRS: Final = TypeAdapter(list[HostPair])
+_COLUMNS: Final = tuple(each.name for each in fields(HostPair))[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +60,10 @@ class Convolution:
 
 def read_ablation(path: Path) -> tuple[Convolution, ...]:
     """Reads the configurations of the sound run. Raises `BadData`, also where pairs and counts disagree."""
-    groups: dict[tuple[int, ...], list[tuple[int, dict[str, Any]]]] = {}
-    for at, row in enumerate(read_columns(path, _COLUMNS)):
-        if row["source_run"] == SOUND_RUN:
-            groups.setdefault(tuple(row[name] for name in "cfki"), []).append((at, row))
+    groups: dict[tuple[int, ...], list[HostPair]] = {}
+    for pair in read_rows(path, _PAIRS, _COLUMNS):
+        if pair.source_run == SOUND_RUN:
+            groups.setdefault((pair.c, pair.f, pair.k, pair.i), []).append(pair)
     if not groups:
         raise BadData(path, f"no row is of the sound run {SOUND_RUN}", column="source_run")
     found = tuple(_convolution(path, groups[key]) for key in sorted(groups))
@@ -57,24 +77,22 @@ def in_figure_4(ablation: Iterable[Convolution]) -> tuple[Convolution, ...]:
     return tuple(each for each in ablation if each.channels == _CHANNELS and each.filters in _FILTERS)
 
 
-def _convolution(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> Convolution:
-    """Makes a configuration from its rows, one for each pair of hosts."""
-    rows.sort(key=lambda each: each[1]["row"])
-    at, first = rows[0]
-    hosts = (1 + isqrt(1 + 8 * len(rows))) // 2
-    if hosts * (hosts - 1) // 2 != len(rows):
-        raise BadData(path, f"{len(rows)} rows of one configuration are not all pairs of hosts", column="row", row=at)
-    bits = [row["precision"] for _, row in rows]
-    outside = [i for i, each in enumerate(bits) if not 0 <= each <= MANTISSA_BITS["float32"]]
-    if outside:
-        raise BadData(path, f"{bits[outside[0]]} bits of float32", column="precision", row=rows[outside[0]][0])
+def _convolution(path: Path, pairs: list[HostPair]) -> Convolution:
+    """Makes a configuration from its pairs of hosts."""
+    pairs.sort(key=lambda each: each.row)
+    first, hosts = pairs[0], (1 + isqrt(1 + 8 * len(pairs))) // 2
+    if hosts * (hosts - 1) // 2 != len(pairs):
+        what = f"{len(pairs)} rows of one configuration are not all pairs of hosts"
+        raise BadData(path, what, column="row", row=first.at)
+    bits = [each.precision for each in pairs]
     classes = _classes(bits, hosts)
-    for row, each in rows:
-        if each["equivalence_classes"] != classes:
-            what = f"{each['equivalence_classes']} classes, but the precisions of the pairs make {classes}"
-            raise BadData(path, what, column="equivalence_classes", row=row)
-    about = (first["c"], first["f"], first["k"], first["i"], first["multiplications"])
-    return Convolution(*about, hosts, min(bits), classes)
+    for each in pairs:
+        if not 0 <= each.precision <= MANTISSA_BITS["float32"]:
+            raise BadData(path, f"{each.precision} bits of float32", column="precision", row=each.at)
+        if each.equivalence_classes != classes:
+            what = f"{each.equivalence_classes} classes, but the precisions of the pairs make {classes}"
+            raise BadData(path, what, column="equivalence_classes", row=each.at)
+    return Convolution(first.c, first.f, first.k, first.i, first.multiplications, hosts, min(bits), classes)
 
 
 def _classes(bits: Sequence[int], hosts: int) -> int:

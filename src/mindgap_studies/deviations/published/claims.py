@@ -155,11 +155,11 @@ def claims_of_casts(trees: Iterable[NamedDendrogram]) -> list[Claim]:
 
 
 def claims_of_layers(outputs: Iterable[Output]) -> list[Claim]:
-    settings: dict[tuple[str, tuple[str, str, str]], dict[str, str]] = {}
-    for output in outputs:
-        if output.layer is not None and output.layer[0] == "conv2d_11":
-            key = output.experiment, output.layer
-            settings.setdefault(key, {})[output.instance[1]] = digest_array(output.values)
+    settings: dict[tuple[str | None, ...], dict[str, str]] = {}
+    for each in outputs:
+        if each.layer_name == "conv2d_11":
+            key = each.experiment, each.param_variant, each.input_variant
+            settings.setdefault(key, {})[each.platform] = digest_array(each.values)
     partitions = {_partition(outcomes) for outcomes in settings.values()}
     what = "ways in which weights and inputs of conv2d_11 divide the platforms"
     return [claim(what, "3.5", "1", str(len(partitions)), f"over {len(settings)} settings of weights and inputs")]

@@ -103,7 +103,7 @@ def dendrograms_by_cast(path: Path, outputs: Iterable[Output]) -> tuple[NamedDen
     for output in outputs:
         panel = (MODELS.get(output.model or "", ""), output.dtype_variant or "")
         if output.experiment == "precision" and panel in groups:
-            groups[panel].append((output.instance[1], output.values))
+            groups[panel].append((output.platform, output.values))
     for (model, dtype), members in groups.items():
         if not members:
             raise BadData(path, f"no row is of precision, {model} and {dtype}", column="experiment")

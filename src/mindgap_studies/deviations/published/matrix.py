@@ -93,7 +93,7 @@ def _runs_by_platform(path: Path, outputs: Iterable[Output]) -> Runs:
     for output in outputs:
         # A representative is what the authors chose from the runs; we choose ourselves.
         if output.experiment == "equivalence_classes" and output.model in MODELS and output.role != "representative":
-            column = f"{MODELS[output.model]}_{output.sample}"
+            column = f"{MODELS[output.model]}_{output.sample_index}"
             first.setdefault(output.instance, output)
             found.setdefault(output.instance, {}).setdefault(column, []).append(output.values)
     if not found:
@@ -102,7 +102,7 @@ def _runs_by_platform(path: Path, outputs: Iterable[Output]) -> Runs:
         missing = [name for name in COLUMNS if name not in columns]
         if missing:
             what = f"{instance[1]} ({instance[3] or instance[2]}) has no output of {', '.join(missing)}"
-            raise BadData(path, what, column="model", row=first[instance].row)
+            raise BadData(path, what, column="model", row=first[instance].at)
     return {platform_of(path, first[instance]): columns for instance, columns in found.items()}
 
 

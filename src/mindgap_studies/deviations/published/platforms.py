@@ -96,24 +96,24 @@ def platform_of(path: Path, output: Output) -> PublishedPlatform:
     if gpu is not None:
         device = _short(gpu)
         if device not in _GPUS:
-            raise BadData(path, f"the generation of {gpu} is not known", column="gpu_name", row=output.row)
+            raise BadData(path, f"the generation of {gpu} is not known", column="gpu_name", row=output.at)
         return PublishedPlatform(
-            "NVidia", _GPUS[device], device, _CLOUDS.get(cloud, cloud), None, None, None, output.flags, (name,)
+            "NVidia", _GPUS[device], device, _CLOUDS.get(cloud, cloud), None, None, None, output.cpu_flags, (name,)
         )
     if output.cpu not in _CPUS:
-        raise BadData(path, f"the generation of {brand} {output.cpu} is not known", column="cpu_model", row=output.row)
-    if output.memory is None:
-        raise BadData(path, "it has no value, and needs one", column="memory_total", row=output.row)
-    cores = max(split for split in _CC_CORES if split <= output.cores)
+        raise BadData(path, f"the generation of {brand} {output.cpu} is not known", column="cpu_model", row=output.at)
+    if output.memory_total is None:
+        raise BadData(path, "it has no value, and needs one", column="memory_total", row=output.at)
+    cores = max(split for split in _CC_CORES if split <= output.cpu_count)
     return PublishedPlatform(
         vendor=_VENDORS[output.cpu[0]],
         generation=_CPUS[output.cpu],
         device=_short(brand),
         cloud=_CLOUDS.get(cloud, cloud),
-        cores=output.cores,
-        memory=f"{output.memory / 2**30:.1f}",
-        cpu_class=(output.flags & _CC_FLAGS, cores),
-        flags=output.flags,
+        cores=output.cpu_count,
+        memory=f"{output.memory_total / 2**30:.1f}",
+        cpu_class=(output.cpu_flags & _CC_FLAGS, cores),
+        flags=output.cpu_flags,
         instances=(name,),
     )
 

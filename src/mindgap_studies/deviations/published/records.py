@@ -1,65 +1,78 @@
-"""Reads the stored outputs of the published data, checks them, and gives each as an array."""
+"""Reads the stored outputs of the published data, and checks them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from mindgap.graph import Array
-from mindgap_studies.deviations.published.parquet import BadData, ParquetColumn, read_columns
+from mindgap_studies.deviations.published.parquet import BadData, read_rows
 
-_TEXT: Final = ParquetColumn("text")
-_TEXT_OR_NULL: Final = ParquetColumn("text", null=True)
-_INTEGER: Final = ParquetColumn("integer")
-_INTEGER_OR_NULL: Final = ParquetColumn("integer", null=True)
-COLUMNS: Final = {
-    **dict.fromkeys(("experiment", "cloud", "platform", "device_type", "cpu_vendor", "cpu_brand"), _TEXT),
-    **dict.fromkeys(("role", "dtype"), _TEXT),
-    **dict.fromkeys(("gpu_name", "model", "dtype_variant", "layer_name"), _TEXT_OR_NULL),
-    **dict.fromkeys(("param_variant", "input_variant"), _TEXT_OR_NULL),
-    **dict.fromkeys(("cpu_family", "cpu_model", "cpu_count"), _INTEGER),
-    **dict.fromkeys(("memory_total", "sample_index", "run_index", "n_runs"), _INTEGER_OR_NULL),
-    "cpu_flags": ParquetColumn("list of text"),
-    "shape": ParquetColumn("list of integers"),
-    "output": ParquetColumn("bytes"),
-}
 _DTYPES: Final = {name: np.dtype(name).newbyteorder("<") for name in ("float16", "float32", "float64")}
-#: What was computed: rows that agree in all of these are compared with one another.
-_SUBJECT: Final = (
-    *("experiment", "model", "dtype_variant", "sample_index", "layer_name", "param_variant", "input_variant"),
-)  # fmt: skip
-#: Where, besides the platform's name: a name is not unique.
-_PLATFORM: Final = ("cloud", "platform", "cpu_brand", "gpu_name")
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A stored output. `row`: in its file, from 0. `values`: flat, of float16, float32 or float64.
+    """A stored output: a row of its file, with the number `at` from 0. `memory_total`: bytes.
 
-    `instance`: cloud, the machine's name, its processor, and its GPU or None. `memory`: bytes. `layer`: the names of a
-    single layer, its parameters and its inputs; None for a model. `role`: `single`, `run` or `representative`. `run`:
-    the repetition, from 0; None for a representative.
+    `output`: the elements, little-endian. `dtype_variant`: what the model was cast to. `role`: `single`, `run` or
+    `representative`. `run_index`: the repetition, from 0, of `n_runs`; None for a representative.
     """
 
-    row: int
+    at: int
     experiment: str
-    instance: tuple[str, str, str, str | None]
-    cpu: tuple[str, int, int]
-    flags: frozenset[str]
-    cores: int
-    memory: int | None
+    cloud: str
+    platform: str
+    device_type: str
+    cpu_vendor: str
+    cpu_brand: str
+    cpu_family: int
+    cpu_model: int
+    cpu_flags: frozenset[str]
+    cpu_count: int
+    memory_total: int | None
+    gpu_name: str | None
     model: str | None
     dtype_variant: str | None
-    sample: int | None
-    layer: tuple[str, str, str] | None
+    sample_index: int | None
+    layer_name: str | None
+    param_variant: str | None
+    input_variant: str | None
     role: str
-    run: int | None
-    values: Array
+    run_index: int | None
+    n_runs: int | None
+    dtype: str
+    shape: tuple[int, ...]
+    output: bytes
+
+    @property
+    def instance(self) -> tuple[str, str, str, str | None]:
+        """Cloud, the machine's name, its processor, and its GPU or None: a name alone is not unique."""
+        return self.cloud, self.platform, self.cpu_brand, self.gpu_name
+
+    @property
+    def cpu(self) -> tuple[str, int, int]:
+        return self.cpu_vendor, self.cpu_family, self.cpu_model
+
+    @property
+    def values(self) -> Array:
+        """The elements, flat, of float16, float32 or float64."""
+        return np.frombuffer(self.output, _DTYPES[self.dtype]).astype(self.dtype, copy=False)
+
+
+COLUMNS: Final = tuple(each.name for each in fields(Output))[1:]
+_OUTPUTS: Final = TypeAdapter(tuple[Output, ...])
+#: What was computed: outputs that agree in all of these are compared with one another.
+_subject: Final = attrgetter(
+    "experiment", "model", "dtype_variant", "sample_index", "layer_name", "param_variant", "input_variant"
+)
 
 
 def read_outputs(path: Path) -> tuple[Output, ...]:
@@ -68,83 +81,59 @@ def read_outputs(path: Path) -> tuple[Output, ...]:
     Raises `BadData` for a missing file or column, a file without rows, bytes of the wrong length, unlike dtypes or
     sizes in outputs that are compared, a platform named twice, and a missing repetition.
     """
-    rows = read_columns(path, COLUMNS)
-    outputs = tuple(_output(path, i, row) for i, row in enumerate(rows))
-    _check_alike(path, rows, outputs)
-    _check_unique(path, rows)
-    _check_runs(path, rows)
+    outputs: tuple[Output, ...] = read_rows(path, _OUTPUTS, COLUMNS)
+    for each in outputs:
+        _check(path, each)
+    _check_alike(path, outputs)
+    _check_unique(path, outputs)
+    _check_runs(path, outputs)
     return outputs
 
 
-def _output(path: Path, i: int, row: dict[str, Any]) -> Output:
-    if (row["device_type"] == "gpu") != (row["gpu_name"] is not None):
-        what = f"{row['gpu_name'] or 'no GPU'}, but device_type is {row['device_type']}"
-        raise BadData(path, what, column="gpu_name", row=i)
-    layer = (row["layer_name"], row["param_variant"], row["input_variant"])
-    return Output(
-        row=i,
-        experiment=row["experiment"],
-        instance=(row["cloud"], row["platform"], row["cpu_brand"], row["gpu_name"]),
-        cpu=(row["cpu_vendor"], row["cpu_family"], row["cpu_model"]),
-        flags=frozenset(row["cpu_flags"]),
-        cores=row["cpu_count"],
-        memory=row["memory_total"],
-        model=row["model"],
-        dtype_variant=row["dtype_variant"],
-        sample=row["sample_index"],
-        layer=None if None in layer else layer,
-        role=row["role"],
-        run=row["run_index"],
-        values=_values(path, i, row),
-    )
-
-
-def _values(path: Path, i: int, row: dict[str, Any]) -> Array:
-    name, shape, data = row["dtype"], row["shape"], row["output"]
+def _check(path: Path, output: Output) -> None:
+    if (output.device_type == "gpu") != (output.gpu_name is not None):
+        what = f"{output.gpu_name or 'no GPU'}, but device_type is {output.device_type}"
+        raise BadData(path, what, column="gpu_name", row=output.at)
+    name, data = output.dtype, output.output
     if name not in _DTYPES:
-        raise BadData(path, f"{name} is none of {', '.join(_DTYPES)}", column="dtype", row=i)
-    if row["dtype_variant"] not in (None, name):
-        raise BadData(path, f"{name}, but dtype_variant is {row['dtype_variant']}", column="dtype", row=i)
-    needed = math.prod(shape) * _DTYPES[name].itemsize
+        raise BadData(path, f"{name} is none of {', '.join(_DTYPES)}", column="dtype", row=output.at)
+    if output.dtype_variant not in (None, name):
+        raise BadData(path, f"{name}, but dtype_variant is {output.dtype_variant}", column="dtype", row=output.at)
+    needed = math.prod(output.shape) * _DTYPES[name].itemsize
     if len(data) != needed or not data:
-        raise BadData(path, f"{len(data)} bytes; {name} of shape {shape} has {needed}", column="output", row=i)
-    return np.frombuffer(data, _DTYPES[name]).astype(name, copy=False)
+        what = f"{len(data)} bytes; {name} of shape {list(output.shape)} has {needed}"
+        raise BadData(path, what, column="output", row=output.at)
 
 
-def _check_alike(path: Path, rows: Sequence[dict[str, Any]], outputs: Sequence[Output]) -> None:
+def _check_alike(path: Path, outputs: Sequence[Output]) -> None:
     """Raises `BadData` for outputs that are compared and differ in dtype or size."""
-    first: dict[tuple[Any, ...], int] = {}
-    for i, row in enumerate(rows):
-        before = first.setdefault(tuple(row[name] for name in _SUBJECT), i)
-        same = f"row {before} of the same experiment, model and sample"
-        if row["dtype"] != rows[before]["dtype"]:
-            raise BadData(path, f"{row['dtype']}, but {same} is {rows[before]['dtype']}", column="dtype", row=i)
-        sizes = outputs[i].values.size, outputs[before].values.size
-        if sizes[0] != sizes[1]:
-            raise BadData(path, f"{sizes[0]} elements, but {same} has {sizes[1]}", column="shape", row=i)
+    first: dict[tuple[Any, ...], Output] = {}
+    for each in outputs:
+        before = first.setdefault(_subject(each), each)
+        same = f"row {before.at} of the same experiment, model and sample"
+        if each.dtype != before.dtype:
+            raise BadData(path, f"{each.dtype}, but {same} is {before.dtype}", column="dtype", row=each.at)
+        if each.values.size != before.values.size:
+            what = f"{each.values.size} elements, but {same} has {before.values.size}"
+            raise BadData(path, what, column="shape", row=each.at)
 
 
-def _check_unique(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+def _check_unique(path: Path, outputs: Sequence[Output]) -> None:
     """Raises `BadData` for a second output of one platform for the same model, sample and repetition."""
     seen: dict[tuple[Any, ...], int] = {}
-    for i, row in enumerate(rows):
-        key = tuple(row[name] for name in (*_PLATFORM, *_SUBJECT, "role", "run_index"))
-        before = seen.setdefault(key, i)
-        if before != i:
-            what = (
-                f"{row['platform']} ({row['gpu_name'] or row['cpu_brand']}) has an output for the same model and sample"
-            )
-            raise BadData(path, f"{what} in row {before}: a platform is named twice", column="platform", row=i)
+    for each in outputs:
+        before = seen.setdefault((each.instance, _subject(each), each.role, each.run_index), each.at)
+        if before != each.at:
+            what = f"{each.platform} ({each.gpu_name or each.cpu_brand}) has an output for the same model and sample"
+            raise BadData(path, f"{what} in row {before}: a platform is named twice", column="platform", row=each.at)
 
 
-def _check_runs(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    found: dict[tuple[Any, ...], list[int]] = {}
-    needed: dict[tuple[Any, ...], int | None] = {}
-    for i, row in enumerate(rows):
-        if row["role"] == "run":
-            key = tuple(row[name] for name in (*_PLATFORM, *_SUBJECT))
-            found.setdefault(key, []).append(i)
-            needed[key] = row["n_runs"]
-    for key, at in found.items():
-        if len(at) != needed[key]:
-            raise BadData(path, f"{len(at)} repetitions of {needed[key]} are here", column="n_runs", row=at[0])
+def _check_runs(path: Path, outputs: Sequence[Output]) -> None:
+    runs: dict[tuple[Any, ...], list[Output]] = {}
+    for each in outputs:
+        if each.role == "run":
+            runs.setdefault((each.instance, _subject(each)), []).append(each)
+    for same in runs.values():
+        if len(same) != same[-1].n_runs:
+            what = f"{len(same)} repetitions of {same[-1].n_runs} are here"
+            raise BadData(path, what, column="n_runs", row=same[0].at)
