@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,9 @@ from mindgap_surveys.cli.study_text import AsJson, Csv, Html, StudyFiles
 if TYPE_CHECKING:
     from mindgap_studies.gap import Study
 
+# Where one is missing, the command is not loaded, and the extra that brings it is named.
+for _library in ("PIL", "scipy"):
+    importlib.import_module(_library)
 study = typer.Typer(no_args_is_help=True, help="The tables and figures of a published study, from one's own runs.")
 study.command()(deviations)
 study.command()(speed)

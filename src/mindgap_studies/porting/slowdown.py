@@ -12,6 +12,9 @@ Paper: the mean of first calls on the target over the mean of those on the sourc
 runs, nothing warmed up (The Grand Illusion, arXiv 2309.07181). Medians: the same with medians for means.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (SciPy is typed in parts)
+
 from __future__ import annotations
 
 import math
@@ -20,11 +23,10 @@ from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import Final
 
+from scipy.stats import binom, t as student
+
 from mindgap_studies.results.ported_functions import Estimator, Latency
 
-#: Student's t, 97.5 %, by degrees of freedom from 1.
-_STUDENT: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-_NORMAL: Final = 1.960
 _TAIL: Final = 0.025
 #: An interval whose ends are further apart is wide.
 _WIDE: Final = 3.0
@@ -83,15 +85,9 @@ RATIOS: Final[Mapping[Estimator, Callable[[Latency], float]]] = {
 def order_interval(values: Sequence[float]) -> tuple[float, float]:
     """Returns the 95 % interval of the median by order statistics; the smallest and largest value of fewer than six."""
     ordered = sorted(values)
-    count = len(ordered)
-    below, rank = 0.0, 0
-    while rank < (count - 1) // 2:
-        below += math.comb(count, rank) / 2**count
-        if below > _TAIL:
-            break
-        rank += 1
+    rank = min(int(binom.ppf(_TAIL, len(ordered), 0.5)), (len(ordered) - 1) // 2)
     place = max(rank - 1, 0)
-    return ordered[place], ordered[count - 1 - place]
+    return ordered[place], ordered[len(ordered) - 1 - place]
 
 
 def _geometric(values: Sequence[float]) -> Slowdown:
@@ -99,6 +95,5 @@ def _geometric(values: Sequence[float]) -> Slowdown:
     middle = fmean(logs)
     if len(logs) < 2:
         return Slowdown(math.exp(middle), 0.0, math.inf)
-    quantile = _STUDENT[len(logs) - 2] if len(logs) - 2 < len(_STUDENT) else _NORMAL
-    half = quantile * stdev(logs) / math.sqrt(len(logs))
+    half = float(student.ppf(1 - _TAIL, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
     return Slowdown(math.exp(middle), math.exp(middle - half), math.exp(middle + half))

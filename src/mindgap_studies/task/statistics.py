@@ -1,4 +1,7 @@
-"""Computes tests and calibration of shares, in closed form. Their intervals: `graph.compare.shares`."""
+"""Computes tests and calibration of shares. Their intervals: `mindgap_surveys.shares`."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (SciPy is typed in parts)
 
 from __future__ import annotations
 
@@ -7,11 +10,10 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from scipy.stats import binomtest
 
 #: Bins of the expected calibration error, as in Guo et al., "On Calibration of Modern Neural Networks" (2017).
 BINS: Final = 15
-#: Cases up to which binomial coefficients are computed as whole numbers: 0.2 s at most.
-_EXACT: Final = 80_000
 
 
 def mcnemar(lost: int, gained: int) -> float:
@@ -20,23 +22,7 @@ def mcnemar(lost: int, gained: int) -> float:
     lost: cases that only the reference has right; gained: those that only the platform has. Under the hypothesis,
     `lost` is binomial with probability 1/2 of `lost + gained`. 1 where there is neither.
     """
-    total, fewer = lost + gained, min(lost, gained)
-    # The tail is a multiple of its largest term: the term of k - 1 is that of k times k / (total - k + 1).
-    term, times = 1.0, 1.0
-    for k in range(fewer, 0, -1):
-        term *= k / (total - k + 1)
-        times += term
-        if term < times * 1e-18:
-            break
-    return min(1.0, 2 * times * _half_probability(total, fewer))
-
-
-def _half_probability(total: int, count: int) -> float:
-    """The binomial probability of `count` of `total` at 1/2. Exact to a rounding up to `_EXACT`, then to 1e-8."""
-    if total <= _EXACT:
-        return math.comb(total, count) / 2**total
-    ways = math.lgamma(total + 1) - math.lgamma(count + 1) - math.lgamma(total - count + 1)
-    return math.exp(ways - total * math.log(2))
+    return float(binomtest(lost, lost + gained).pvalue) if lost + gained else 1.0
 
 
 def calibration_error(confidences: Sequence[float], right: Sequence[bool], bins: int = BINS) -> float | None:

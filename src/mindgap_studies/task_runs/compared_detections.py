@@ -1,14 +1,18 @@
 """Compares the detections of a platform with those of exact arithmetic: each has to be one of these, in any order."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (SciPy is typed in parts)
+
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from mindgap.graph import Array
 from mindgap.graph.compare.digest import widened
@@ -50,8 +54,11 @@ class ComparedDetections:
         order is the same as well: places are anchors."""
         if self._own.all():
             return True
+        if not self.labels:
+            return False
         places = np.arange(len(self.got))
-        return bool(self.labels) and has_perfect_matching(self._own, lambda row: self._fits(row, places))
+        fits = csr_array(np.stack([self._fits(row, places) for row in range(len(self.got))]))
+        return bool((maximum_bipartite_matching(fits) >= 0).all())
 
     @property
     def only_jumps(self) -> bool:
@@ -111,34 +118,3 @@ class ComparedDetections:
         if not self.labels:
             return np.ones(len(slots), np.bool_)
         return np.asarray(self.labels[0][rows] == self.labels[1 + number][slots], np.bool_)
-
-
-def has_perfect_matching(own: Array, fits: Callable[[int], Array]) -> bool:
-    """Returns whether each row can have a slot to itself, of as many, that it fits.
-
-    own: [N], whether a row fits the slot of its own number. fits: the slots that a row fits, [N]. By augmenting paths
-    (Berge, 1957) from the rows that have no slot yet.
-    """
-    slot_of = np.where(own, np.arange(len(own)), -1)
-    row_of = slot_of.copy()
-    for row in np.flatnonzero(~own):
-        by: dict[int, int] = {}
-        free, waiting = -1, deque([int(row)])
-        while waiting and free < 0:
-            at = waiting.popleft()
-            for slot in map(int, np.flatnonzero(fits(at))):
-                if slot in by:
-                    continue
-                by[slot] = at
-                if row_of[slot] < 0:
-                    free = slot
-                    break
-                waiting.append(int(row_of[slot]))
-        if free < 0:
-            return False
-        while free >= 0:
-            at = by[free]
-            before = int(slot_of[at])
-            slot_of[at], row_of[free] = free, at
-            free = before
-    return True

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from PIL import Image
 
 from mindgap.graph import Array, MindgapError
 from mindgap_studies.results.predictions import Task
@@ -226,7 +227,7 @@ def _classes(made: Any) -> tuple[str, ...]:
 
 def _is_image(value: Any) -> bool:
     """Whether this is an image of Pillow, or the file of one."""
-    return isinstance(value, Path) or all(hasattr(value, name) for name in ("convert", "resize", "mode"))
+    return isinstance(value, (Path, Image.Image))
 
 
 def _task_of_target(name: str, target: Any) -> Task:

@@ -1,20 +1,15 @@
 """Turns images into arrays that a model takes: decoded, resized, scaled, normalised; and arrays into pictures."""
 
-# pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false
-# (Pillow is optional)
-
 from __future__ import annotations
 
 import base64
-import importlib
-import struct
-import zlib
+import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+from PIL import Image
 
 from mindgap.graph import Array, MindgapError
 from mindgap.source_worker.preprocessing import Preprocessing
@@ -81,30 +76,20 @@ def fitted(array: Array, form: InputForm) -> Array:
     return np.ascontiguousarray(array, target)
 
 
-def image_array(image: Any, form: InputForm, pixels: Pixels) -> Array:
+def image_array(image: Path | Image.Image, form: InputForm, pixels: Pixels) -> Array:
     """Returns an image [channels, height, width]: resized (bilinear), 0..1, normalised; bytes stay for integer inputs.
 
-    `image`: a file, a PIL image, or an array or tensor that has the form already. Raises `UnreadableExample` for one
-    that cannot be decoded.
+    `image`: a file, or an image of Pillow. Raises `UnreadableExample` for one that cannot be decoded.
     """
-    held_already: Any = image.detach() if hasattr(image, "detach") else image
-    if held_already is not image or isinstance(image, np.ndarray):
-        if pixels.mean or pixels.std:
-            raise MindgapError("--mean and --std are for images; the dataset gives arrays, which are taken as they are")
-        return fitted(np.asarray(held_already), form)
     channels, height, width = form.shape
     if channels not in (1, 3):
         raise MindgapError(f"images have 1 or 3 channels, and the model's input {form.name} takes {channels}")
     try:
-        pillow: Any = importlib.import_module("PIL.Image")
-    except ImportError:
-        raise MindgapError("to read images, install Pillow (pip install pillow)") from None
-    try:
-        opened = pillow.open(image) if isinstance(image, Path) else image
+        opened = Image.open(image) if isinstance(image, Path) else image
         opened = opened.convert("L" if channels == 1 else "RGB")
-        opened = _resized(opened, width, height, pixels.own or _STRETCHED, pillow)
+        opened = _resized(opened, width, height, pixels.own or _STRETCHED)
         held = np.asarray(opened).reshape(height, width, channels).transpose(2, 0, 1)
-    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         # Pillow raises SyntaxError for a broken PNG.
         raise UnreadableExample(
             f"{image if isinstance(image, Path) else 'the image'} cannot be read: {error}"
@@ -122,9 +107,9 @@ def image_array(image: Any, form: InputForm, pixels: Pixels) -> Array:
     return np.ascontiguousarray(scaled, form.dtype)
 
 
-def _resized(image: Any, width: int, height: int, how: Preprocessing, pillow: Any) -> Any:
-    """Returns a PIL image of the input's size: stretched, or the centre of one whose proportions are kept."""
-    kind = pillow.Resampling[how.filter.upper()]
+def _resized(image: Image.Image, width: int, height: int, how: Preprocessing) -> Image.Image:
+    """Returns an image of the input's size: stretched, or the centre of one whose proportions are kept."""
+    kind = Image.Resampling[how.filter.upper()]
     if not how.crop_share:
         return image if image.size == (width, height) else image.resize((width, height), kind)
     # As torchvision resizes to a shorter side, and cuts out the centre.
@@ -146,14 +131,7 @@ def picture_of(array: Array) -> str:
         return ""
     held = np.nan_to_num(array.astype(np.float64))
     low, high = held.min(), held.max()
-    grey: Any = np.round((held - low) / ((high - low) or 1.0) * 255).astype(np.uint8).transpose(1, 2, 0)
-    height, width, channels = int(grey.shape[0]), int(grey.shape[1]), int(grey.shape[2])
-    rows: list[bytes] = [grey[row].tobytes() for row in range(height)]
-    lines = b"".join(b"\0" + row for row in rows)
-    header = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
-    png = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(lines)) + _chunk(b"IEND", b"")
-    return "data:image/png;base64," + base64.b64encode(png).decode()
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    grey: Array = np.asarray(np.round((held - low) / ((high - low) or 1.0) * 255), np.uint8).transpose(1, 2, 0)
+    written = io.BytesIO()
+    Image.fromarray(grey if len(array) == 3 else grey[:, :, 0]).save(written, "PNG")
+    return "data:image/png;base64," + base64.b64encode(written.getvalue()).decode()

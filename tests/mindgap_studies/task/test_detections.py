@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -21,7 +20,6 @@ from mindgap.run.outcome import Job, Outcome
 from mindgap_studies.results.predictions import ComparedForm, Flip, TaskResult, Truth
 from mindgap_studies.task.study import danger_facts
 from mindgap_studies.task_runs.columns import ColumnRunner, ModelForm
-from mindgap_studies.task_runs.compared_detections import has_perfect_matching
 from mindgap_studies.task_runs.dataset_client import Examples
 from mindgap_studies.task_runs.detections import (
     DetectionSide,
@@ -244,13 +242,6 @@ def test_each_detection_has_a_partner_of_its_own_in_any_order() -> None:
     wide = compared([[0, 0, 10, 10], [50, 0, 61, 10]], np.full((2, 4), 1e-3), 0.01)
     for order in (1, -1):
         assert wide.beside([each[:, ::order] for each in wide.wide], 0).within, "without roundings of results"
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_matching_is_found_where_there_is_one(seed: int) -> None:
-    fits = np.random.default_rng(seed).random((6, 6)) < 0.35
-    there_is = any(all(fits[row, slot] for row, slot in enumerate(each)) for each in itertools.permutations(range(6)))
-    assert has_perfect_matching(fits.diagonal().copy(), lambda row: fits[row]) == there_is
 
 
 def test_a_wrong_label_is_named() -> None:

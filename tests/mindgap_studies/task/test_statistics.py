@@ -30,11 +30,6 @@ def test_mcnemar_is_the_two_sided_binomial_test(lost: int, gained: int) -> None:
     assert mcnemar(lost, gained) == pytest.approx(expected, rel=1e-9)
 
 
-def test_mcnemar_of_many_cases_takes_no_time() -> None:
-    # Above 80,000 cases binomial coefficients are logarithms.
-    assert mcnemar(400_000, 400_900) == pytest.approx(binomtest(400_000, 800_900).pvalue, rel=1e-7)
-
-
 def test_calibration_error_weighs_the_bins_by_their_samples() -> None:
     # Two bins of 15: three samples of confidence 0.9, two of them right; one of 0.35, wrong.
     found = calibration_error([0.9, 0.9, 0.9, 0.35], [True, True, False, False])
