@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,11 @@ from mindgap.cli.diff import Options
 from mindgap.cli.streams import Exit, result_stream
 from mindgap.graph import MindgapError
 from mindgap_surveys.cli.study_text import AsJson, Html, StudyFiles
+
+if TYPE_CHECKING:
+    from mindgap_studies.deviations.overview import Overview
+    from mindgap_surveys.report.study_page import StudyPage
+    from mindgap_surveys.table import StudyTable
 
 
 def deviations(
@@ -88,36 +93,41 @@ def deviations(
 
 
 def _study_published(directory: Path, files: StudyFiles) -> int:
-    from mindgap import __version__
     from mindgap_studies.deviations.published import published_study
     from mindgap_studies.deviations.published.overview import published_overview
-    from mindgap_studies.report.deviation_charts import published_charts
-    from mindgap_studies.report.deviations_page import deviations_page, published_text
+    from mindgap_studies.report.deviations_page import published_text
 
     study = published_study(directory)
-    with result_stream() as stream:
-        files.write(
-            lambda: deviations_page(published_overview(study), __version__), study.tables, None, stream,
-            text=lambda: published_text(study), charts=lambda: published_charts(study),
-        )  # fmt: skip
-    return Exit.NOTHING_FOUND
+    return _write(files, study.tables, lambda: published_overview(study), lambda: published_text(study))
 
 
 def _study_machines(paths: Sequence[Path], files: StudyFiles) -> int:
     """Makes the tables and the page of collected files. Without models there are tables, and no page."""
-    from mindgap import __version__
     from mindgap_studies.deviations.own import own_study
     from mindgap_studies.deviations.own.overview import own_overview
     from mindgap_studies.machines.merging import read_and_merge
-    from mindgap_studies.report.deviation_charts import own_charts
-    from mindgap_studies.report.deviations_page import deviations_page, own_text
+    from mindgap_studies.report.deviations_page import own_text
 
     merged = read_and_merge(paths)
     study = own_study(merged)
     drawn = any(len(column.platforms) > 1 for column in merged.of("models"))
+    return _write(
+        files, study.tables, lambda: own_overview(merged, study), lambda: own_text(study), "own_", drawn
+    )  # fmt: skip
+
+
+def _write(
+    files: StudyFiles, tables: Sequence[StudyTable], page: Callable[[], Overview], text: Callable[[], StudyPage],
+    prefix: str = "", drawn: bool = True,
+) -> int:  # fmt: skip
+    """Writes tables, figures and the page. `prefix`: of the figures' names. `drawn`: there are figures."""
+    from mindgap import __version__
+    from mindgap_studies.report.deviation_charts import study_charts
+    from mindgap_studies.report.deviations_page import deviations_page
+
     with result_stream() as stream:
         files.write(
-            lambda: deviations_page(own_overview(merged, study), __version__), study.tables, None, stream,
-            text=lambda: own_text(study), charts=lambda: own_charts(own_overview(merged, study)) if drawn else {},
+            lambda: deviations_page(page(), __version__), tables, None, stream, text=text,
+            charts=lambda: study_charts(page(), prefix) if drawn else {},
         )  # fmt: skip
     return Exit.NOTHING_FOUND

@@ -3,63 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import groupby
+from typing import Any, Final, Literal
 
 from mindgap_studies.deviations.feature_clusters import FlagClusters
 from mindgap_studies.deviations.published.claims import Claim
 from mindgap_studies.equivalence.dendrogram import Dendrogram
-from mindgap_surveys.report.study_page import Figure
-from mindgap_surveys.table import StudyTable
+from mindgap_surveys.report.study_page import Block, Cell, Figure, Text
+from mindgap_surveys.table import StudyTable, made
 
-
-@dataclass(frozen=True, slots=True)
-class GridCell:
-    """An output in a class matrix. `number`: its class; None where it has none, and `reason` tells why.
-
-    `state`: `other_input` for an output of another input, `not_run` for none. `deterministic`: all runs gave it.
-    """
-
-    number: int | None
-    state: Literal["class", "other_input", "not_run"] = "class"
-    deterministic: bool = True
-    reason: str = ""
-
-    @property
-    def text(self) -> str:
-        sign = {"class": str(self.number), "other_input": "≠", "not_run": "–"}[self.state]
-        return sign if self.deterministic else f"{sign}*"
-
-
-@dataclass(frozen=True, slots=True)
-class GridRow:
-    """A platform in a class matrix. `cells`: as the columns of the matrix."""
-
-    group: str
-    name: str
-    cells: tuple[GridCell, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ClassGrid:
-    """A class matrix: platforms × models. `columns`: group and name of each. `note`: where equal numbers are equal."""
-
-    corner: str
-    columns: tuple[tuple[str, str], ...]
-    rows: tuple[GridRow, ...]
-    note: str
-
-    def numbers(self, column: int) -> tuple[int, ...]:
-        """Returns the classes of a column in ascending order."""
-        return tuple(sorted({n for row in self.rows if (n := row.cells[column].number) is not None}))
-
-    @property
-    def unsteady(self) -> int:
-        return sum(not cell.deterministic for row in self.rows for cell in row.cells)
-
-    def count(self, state: str) -> int:
-        return sum(cell.state == state for row in self.rows for cell in row.cells)
+_FLAGS: Final = (
+    "Features that occur on the same platforms form a cluster. A cluster that all platforms of a class have, or none "
+    "of them, may explain the class: those rows stand first and are marked ●. {} features that all platforms have are "
+    "left out. Classes of {}, numbered as above."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,25 +44,6 @@ class ClassTree:
 
 
 @dataclass(frozen=True, slots=True)
-class FlagRow:
-    """A cluster of features. `have`: platforms that have it, as `FlagGrid.classes`. `aligned`: all or none in each."""
-
-    members: tuple[str, ...]
-    have: tuple[int, ...]
-    aligned: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FlagGrid:
-    """Clusters of features beside classes. `classes`: number, label, and platforms of each. `common`: those of all."""
-
-    subject: str
-    classes: tuple[Leaf, ...]
-    rows: tuple[FlagRow, ...]
-    common: int
-
-
-@dataclass(frozen=True, slots=True)
 class LayerProfile:
     """The nodes of a model in the order of execution: rows of the table of Figure 5, by the columns' names.
 
@@ -121,19 +61,20 @@ class LayerProfile:
 class Overview:
     """What the page shows. `answers`: platforms, distinct results, smallest remaining precision.
 
-    `by_setting`: Figure 2. `casts`: Figure 6. `ablation`: the table of Figure 4. `cumulative`: that of Figure 1.
-    `activations`: Tables SUP-8 and SUP-9. `unavailable`, `failed`: what did not run, with the reason.
+    `grid`: a class matrix, platforms × models (`class_grid`). `by_setting`: that of Figure 2. `casts`: Figure 6.
+    `ablation`: the table of Figure 4. `cumulative`: that of Figure 1. `activations`: Tables SUP-8 and SUP-9.
+    `unavailable`, `failed`: what did not run, with the reason.
     """
 
     title: str
     source: str
     answers: tuple[Figure, Figure, Figure]
     remarks: tuple[str, ...]
-    grid: ClassGrid
+    grid: StudyTable
     trees: tuple[ClassTree, ...]
-    flags: FlagGrid | None
+    flags: tuple[Block, ...]
     layers: tuple[LayerProfile, ...]
-    by_setting: ClassGrid | None
+    by_setting: StudyTable | None
     casts: tuple[ClassTree, ...]
     ablation: StudyTable
     cumulative: StudyTable | None
@@ -173,17 +114,53 @@ def class_tree(
     return ClassTree(title, leaves, Dendrogram(tree.mantissa, tuple(range(len(order))), tuple(shared[1:])))
 
 
-def flag_grid(subject: str, clusters: FlagClusters, classes: Mapping[str, int]) -> FlagGrid:
+def class_cell(number: int, *, steady: bool = True) -> Cell:
+    """Makes a cell of a class matrix. `steady`: all runs of the platform gave this output."""
+    hint = "" if steady else "repeated runs differ"
+    return Cell(f"{number}{'' if steady else '*'}", "k k1" if number == 1 else "k", hint, number)
+
+
+def classless_cell(state: Literal["other_input", "not_run"], reason: str, *, steady: bool = True) -> Cell:
+    """Makes a cell of an output of another input, or of none."""
+    sign = "≠" if state == "other_input" else "–"
+    return Cell(f"{sign}{'' if steady else '*'}", state, reason)
+
+
+def class_grid(
+    corner: str, columns: Sequence[str], rows: Iterable[tuple[str, str, Sequence[Cell]]], note: str, *,
+    counted: bool = False,
+) -> StudyTable:  # fmt: skip
+    """Makes a class matrix. `rows`: group and name of a platform, and its cells; those of a group follow each other.
+    `note`: where equal numbers are equal. `counted`: with the number of classes of each column below."""
+    rows = list(rows)
+    made_rows: list[tuple[Any, ...]] = []
+    for group, members in groupby(rows, lambda row: row[0]):
+        made_rows += [("" if place else group, name, *cells) for place, (_, name, cells) in enumerate(members)]
+    if counted:
+        classes = (
+            {cell.hue for cell in column} - {None} for column in zip(*(cells for *_, cells in rows), strict=True)
+        )
+        made_rows.append(("all", "distinct results", *map(len, classes)))
+    return made("", "", ("", corner, *columns), made_rows, note)
+
+
+def flag_blocks(subject: str, clusters: FlagClusters, classes: Mapping[str, int]) -> tuple[Block, ...]:
     """Lays clusters beside classes. `classes`: the class of each platform that the clusters are of."""
     leaves = [
         _leaf(number, [i for i, each in enumerate(classes.values()) if each == number], list(classes), list(classes))
         for number in dict.fromkeys(classes.values())
     ]
-    rows = [
-        FlagRow(members, tuple(sum(name in present for name in leaf.platforms) for leaf in leaves), aligned)
+
+    def cell(leaf: Leaf, present: frozenset[str]) -> Cell:
+        have, size = sum(name in present for name in leaf.platforms), len(leaf.platforms)
+        return Cell("all", "all") if have == size else Cell(f"{have} of {size}", "some") if have else Cell("")
+
+    rows = (
+        ("●" if aligned else "○", " ".join(members), *(cell(leaf, present) for leaf in leaves))
         for members, present, aligned in zip(clusters.clusters, clusters.present, clusters.aligned, strict=True)
-    ]
-    return FlagGrid(subject, tuple(leaves), tuple(rows), len(clusters.common))
+    )
+    columns = ("aligned", "features", *(f"{leaf.number}: {leaf.label}" for leaf in leaves))
+    return Text(_FLAGS.format(len(clusters.common), subject)), made("", "", columns, rows)
 
 
 def _leaf(number: int, members: Sequence[int], names: Sequence[str], kinds: Sequence[str]) -> Leaf:

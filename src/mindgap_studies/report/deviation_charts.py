@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from mindgap_studies.deviations.overview import ClassGrid, ClassTree, LayerProfile, Overview
-from mindgap_studies.deviations.published import NamedDendrogram, PublishedStudy
+from mindgap_studies.deviations.overview import ClassTree, LayerProfile, Overview
 from mindgap_studies.deviations.published.matrix import TITLES
 from mindgap_studies.equivalence.dendrogram import Dendrogram
 from mindgap_studies.report.drawing import GRID, INK, WIDTH, alt, chart
-from mindgap_surveys.report.study_page import Chart
-from mindgap_surveys.table import StudyTable, column, records
+from mindgap_surveys.report.study_page import Cell, Chart
+from mindgap_surveys.table import StudyTable, records
 
 _LINES: Final = ("#5b9bd5", "#c9480b", "#3f9186")
 _SHADES: Final = (
@@ -33,31 +32,21 @@ _CHANNELS: Final = 3
 _DASHES: Final = alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeColor=INK, symbolStrokeWidth=2)
 
 
-def published_charts(study: PublishedStudy) -> dict[str, Chart]:
-    by_model = {model: [tree for tree in study.by_cast if tree.panel[0] == model] for model in TITLES}
-    return {
-        "figure_1": cumulative_chart(study.table("figure_1")),
-        "figure_2": chart(_by_cores(study.table("figure_2"), column(study.table("table_1"), "platform"))),
-        "figure_4": ablation_chart(study.table("figure_4")),
-        "figure_6": chart(_dendrograms(by_model["medium"])),
-        "figure_sup2": chart(_dendrograms(by_model["small"])),
-        "figure_sup3": chart(_dendrograms(by_model["large"])),
-    }
-
-
-def own_charts(page: Overview) -> dict[str, Chart]:
-    """Draws classes, dendrograms, layers, threads, convolutions and casts, as far as there are any, by the figure's
-    name: of each model and sample `own_dendrogram-NAME`, of each model `own_figure_5-NAME`."""
-    charts = {"own_classes": chart(_matrix(page.grid))}
-    charts |= {f"own_dendrogram-{_slug(tree.title)}": tree_chart(tree) for tree in page.trees}
-    charts |= {f"own_figure_5-{_slug(each.title)}": layer_chart(each) for each in page.layers}
+def study_charts(page: Overview, prefix: str = "") -> dict[str, Chart]:
+    """Draws classes, dendrograms, layers, settings, convolutions and casts, as far as there are any, by the figure's
+    name: of each model and sample `dendrogram-NAME`, of each model `figure_5-NAME`. `prefix`: of all names."""
+    charts = {"classes": chart(_matrix(page.grid))}
+    charts |= {f"dendrogram-{_slug(tree.title)}": tree_chart(tree) for tree in page.trees}
+    charts |= {f"figure_5-{_slug(each.title)}": layer_chart(each) for each in page.layers}
+    if page.cumulative is not None:
+        charts["figure_1"] = cumulative_chart(page.cumulative)
     if page.by_setting is not None:
-        charts["own_figure_2"] = chart(_matrix(page.by_setting))
+        charts["figure_2"] = chart(_matrix(page.by_setting))
     if page.ablation.rows:
-        charts["own_figure_4"] = ablation_chart(page.ablation)
+        charts["figure_4"] = ablation_chart(page.ablation)
     if page.casts:
-        charts["own_figure_6"] = chart(alt.vconcat(*map(_tree, page.casts)).resolve_scale(x="independent"))
-    return charts
+        charts["figure_6"] = chart(alt.vconcat(*map(_tree, page.casts)).resolve_scale(x="independent"))
+    return {f"{prefix}{name}": drawn for name, drawn in charts.items()}
 
 
 def cumulative_chart(table: StudyTable) -> Chart:
@@ -95,20 +84,6 @@ def _group(row: Mapping[str, Any]) -> str:
     return "GPUs" if row["cores"] is None else f"{row['vendor']} {row['generation']}"
 
 
-def _by_cores(table: StudyTable, platforms: Sequence[str]) -> Any:
-    rows = records(table)
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("cores:O", title="cores", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("platform:N", title=None, sort=list(platforms), axis=alt.Axis(labelLimit=200)),
-    )
-    numbers = sorted({row["eqc"] for row in rows})
-    colours = ("#dce9f6", "#f6e3c5", "#d3ece3", "#f3d6e8", "#e3e5e9")
-    squares = base.mark_rect(stroke="white").encode(
-        color=alt.Color("eqc:O", title="class among equal cores", scale=_scale(numbers, colours))
-    )
-    return (squares + base.mark_text(fontSize=12).encode(text="eqc:O")).properties(width=360, height=alt.Step(26))
-
-
 def ablation_chart(table: StudyTable) -> Chart:
     """Draws Figure 4. Of other numbers of channels than 3, it has nothing."""
     rows = [row for row in records(table) if row["channels"] == _CHANNELS]
@@ -129,39 +104,6 @@ def ablation_chart(table: StudyTable) -> Chart:
         )
     ]
     return chart(alt.hconcat(*panels))
-
-
-def _dendrograms(trees: Sequence[NamedDendrogram]) -> Any:
-    """Draws dendrograms side by side. A line further to the right joins outputs that share more bits."""
-    drawn: list[Any] = []
-    for each in trees:
-        title = f"{each.panel[-1]}: {each.classes} {'class' if each.classes == 1 else 'classes'}"
-        names, low = [each.names[i] for i in each.tree.order], max(0, each.tree.minimum - 2)
-        drawn.append(dendrogram(title, names, each.tree, low).properties(width=210))
-    return alt.hconcat(*drawn).resolve_scale(x="independent", y="independent")
-
-
-def dendrogram(title: Any, names: Sequence[str], tree: Dendrogram, low: int = 0) -> Any:
-    """Draws a dendrogram from `low` bits on. `names`: of the leaves, from the top."""
-    lines = [{"x": x, "y": y, "x2": x2, "y2": y2} for x, y, x2, y2 in segments(tree)]
-    leaves = alt.Axis(
-        values=list(range(len(names))), labelExpr=f"{json.dumps(names, ensure_ascii=False)}[datum.value]", grid=False,
-        orient="right", ticks=False, labelLimit=WIDEST,
-    )  # fmt: skip
-    depth = alt.Scale(domain=[low, tree.mantissa + OVERHANG], nice=False)
-    place = alt.Scale(domain=[-0.5, len(names) - 0.5], reverse=True, nice=False)
-    ticks = [bits for bits in range(low, tree.mantissa + 1) if not bits % 5]
-    return (
-        alt.Chart(alt.Data(values=lines), title=title)
-        .mark_rule(strokeWidth=1.5, color=INK)
-        .encode(
-            x=alt.X("x:Q", title="remaining precision, bits", scale=depth, axis=alt.Axis(values=ticks)),
-            x2="x2:Q",
-            y=alt.Y("y:Q", title=None, scale=place, axis=leaves),
-            y2="y2:Q",
-        )
-        .properties(height=18 * len(names))
-    )
 
 
 def segments(tree: Dendrogram) -> Iterator[tuple[float, float, float, float]]:
@@ -196,16 +138,19 @@ def _slug(title: str) -> str:
     return re.sub(r"[^a-z0-9_.]+", "-", title.lower()).strip("-.")
 
 
-def _matrix(grid: ClassGrid) -> Any:
-    """Draws a class matrix: platforms downwards, models across."""
-    heads = [", ".join(head) for head in grid.columns]
-    several = len({row.group for row in grid.rows}) > 1
-    names = [f"{row.group}: {row.name}" if several else row.name for row in grid.rows]
+def _matrix(grid: StudyTable) -> Any:
+    """Draws a class matrix (`class_grid`): platforms downwards, models across."""
+    heads = list(grid.columns[2:])
+    rows = [row for row in grid.rows if isinstance(row[2], Cell)]
+    groups: list[str] = []
+    for row in rows:
+        groups.append(row[0] or groups[-1])
+    names = [f"{group}: {row[1]}" if len(set(groups)) > 1 else row[1] for group, row in zip(groups, rows, strict=True)]
     cells = [
         {"platform": name, "model": head, "class": cell.text,
-         "shade": "none" if cell.number is None else str((cell.number - 1) % len(_SHADES))}
-        for name, row in zip(names, grid.rows, strict=True)
-        for head, cell in zip(heads, row.cells, strict=True)
+         "shade": "none" if cell.hue is None else str((cell.hue - 1) % len(_SHADES))}
+        for name, row in zip(names, rows, strict=True)
+        for head, cell in zip(heads, row[2:], strict=True)
     ]  # fmt: skip
     domain = ["none", *map(str, range(len(_SHADES)))]
     base = alt.Chart(alt.Data(values=cells)).encode(
@@ -228,8 +173,25 @@ def _tree(tree: ClassTree) -> Any:
     leaves = [tree.leaves[i] for i in tree.tree.order]
     names = [_short(f"{leaf.number}: {leaf.label}") for leaf in leaves]
     count = f"{len(leaves)} {'class' if len(leaves) == 1 else 'classes'}, {tree.platforms} platforms"
-    title = alt.Title(f"{tree.title}: {count}", anchor="start")
-    return dendrogram(title, names, tree.tree).properties(width=320)
+    lines = [{"x": x, "y": y, "x2": x2, "y2": y2} for x, y, x2, y2 in segments(tree.tree)]
+    axis = alt.Axis(
+        values=list(range(len(names))), labelExpr=f"{json.dumps(names, ensure_ascii=False)}[datum.value]", grid=False,
+        orient="right", ticks=False, labelLimit=WIDEST,
+    )  # fmt: skip
+    depth = alt.Scale(domain=[0, tree.tree.mantissa + OVERHANG], nice=False)
+    place = alt.Scale(domain=[-0.5, len(names) - 0.5], reverse=True, nice=False)
+    ticks = alt.Axis(values=list(range(0, tree.tree.mantissa + 1, 5)))
+    return (
+        alt.Chart(alt.Data(values=lines), title=alt.Title(f"{tree.title}: {count}", anchor="start"))
+        .mark_rule(strokeWidth=1.5, color=INK)
+        .encode(
+            x=alt.X("x:Q", title="remaining precision, bits", scale=depth, axis=ticks),
+            x2="x2:Q",
+            y=alt.Y("y:Q", title=None, scale=place, axis=axis),
+            y2="y2:Q",
+        )
+        .properties(height=18 * len(names), width=320)
+    )
 
 
 def _short(text: str) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
-from mindgap_studies.deviations.overview import ClassGrid, FlagGrid, GridCell, Overview
+from mindgap_studies.deviations.overview import Overview
 from mindgap_studies.deviations.published import PublishedStudy
 from mindgap_studies.report.deviation_charts import ablation_chart, cumulative_chart, layer_chart, tree_chart
-from mindgap_surveys.report.study_page import Block, Cell, Chart, Folded, Section, StudyPage, Text
-from mindgap_surveys.table import StudyTable, StudyTables, made
+from mindgap_surveys.report.study_page import Block, Chart, Folded, Section, StudyPage, Text
+from mindgap_surveys.table import StudyTable, StudyTables
 
 #: Tables of one's own machines that are printed, and experiments of the printed summary: others have dozens of rows.
 _PRINTED: Final = ("own_machines", "own_summary", "own_options", "own_table_sup9")
@@ -33,11 +32,6 @@ _MARKS: Final = (
 _DISTANCES: Final = (
     "The axis is the remaining precision in bits: two classes are joined at the number of leading mantissa bits that "
     "their outputs share. Lines that meet at the far left differ most. Each leaf is a class, with the platforms in it."
-)
-_FLAGS: Final = (
-    "Features that occur on the same platforms form a cluster. A cluster that all platforms of a class have, or none "
-    "of them, may explain the class: those rows stand first and are marked ●. {} features that all platforms have are "
-    "left out. Classes of {}, numbered as above."
 )
 _LAYERS: Final = (
     "Each node of the model in the order of execution, as in Figure 5 of the paper. Above: mantissa bits that all "
@@ -74,12 +68,11 @@ def _sections(page: Overview) -> Iterator[Section]:
 
     missing = (("Not available on its machine", page.unavailable), ("Refused or failed", page.failed))
     not_run = (StudyTable("", title, ("platform", "reason"), rows) for title, rows in missing if rows)
-    yield section("classes", "Who agrees with whom", _grid(page.grid), Text(_MARKS), *not_run)
+    yield section("classes", "Who agrees with whom", page.grid, Text(_MARKS), *not_run)
     trees = [(each.title, (tree_chart(each),)) for each in page.trees]
     yield section("distances", "How far the classes are apart", Text(_DISTANCES), *_first_open(trees))
     if page.flags:
-        about = Text(_FLAGS.format(page.flags.common, page.flags.subject))
-        yield section("flags", "What the classes go with", about, _flags(page.flags))
+        yield section("flags", "What the classes go with", *page.flags)
     if page.layers:
         layers = [
             (each.title, (layer_chart(each), *(Text(f"{name}: {reason}") for name, reason in each.hidden)))
@@ -91,7 +84,7 @@ def _sections(page: Overview) -> Iterator[Section]:
         yield section("activations", "What activations do", *page.activations)
     if page.by_setting:
         title = "Cores change classes" if page.cumulative else "Threads change classes"
-        yield section("settings", f"{title} (Figure 2)", _grid(page.by_setting, counted=False))
+        yield section("settings", f"{title} (Figure 2)", page.by_setting)
     if page.ablation.rows:
         about = Text(f"{page.ablation.note} {_SIZES}")
         yield section("sizes", "The size of a convolution (Figure 4)", about, ablation_chart(page.ablation))
@@ -136,33 +129,3 @@ def _first_open(parts: Sequence[tuple[str, tuple[Text | Chart, ...]]]) -> Iterat
     """Yields the blocks of the first part, and the others folded."""
     for number, (title, blocks) in enumerate(parts):
         yield from blocks if number == 0 else (Folded(title, blocks),)
-
-
-def _grid(grid: ClassGrid, counted: bool = True) -> StudyTable:
-    """Makes a table of a class matrix. `counted`: with the number of classes of each column below."""
-    rows: list[tuple[Any, ...]] = []
-    for group, members in groupby(grid.rows, lambda row: row.group):
-        for place, row in enumerate(members):
-            rows.append((group if place == 0 else "", row.name, *map(_grid_cell, row.cells)))
-    if counted:
-        rows.append(("all", "distinct results", *(len(grid.numbers(n)) for n in range(len(grid.columns)))))
-    heads = tuple(", ".join(head) for head in grid.columns)
-    return StudyTable("", "", ("", grid.corner, *heads), tuple(rows), grid.note)
-
-
-def _grid_cell(cell: GridCell) -> Cell:
-    if cell.number is None:
-        return Cell(cell.text, cell.state, cell.reason)
-    hint = "" if cell.deterministic else "repeated runs differ"
-    return Cell(cell.text, "k k1" if cell.number == 1 else "k", hint, cell.number)
-
-
-def _flags(grid: FlagGrid) -> StudyTable:
-    heads = tuple(f"{leaf.number}: {leaf.label}" for leaf in grid.classes)
-    sizes = [len(leaf.platforms) for leaf in grid.classes]
-
-    def cell(have: int, size: int) -> Cell:
-        return Cell("all", "all") if have == size else Cell(f"{have} of {size}", "some") if have else Cell("")
-
-    rows = (("●" if row.aligned else "○", " ".join(row.members), *map(cell, row.have, sizes)) for row in grid.rows)
-    return made("", "", ("aligned", "features", *heads), rows)

@@ -15,6 +15,8 @@ from mindgap_studies.deviations.published import COLUMNS, PublishedStudy
 from mindgap_studies.deviations.published.overview import published_overview
 from mindgap_studies.equivalence.prefix_digests import dendrogram
 from mindgap_studies.machines.merging import merged
+from mindgap_surveys.report.study_page import Cell
+from mindgap_surveys.table import StudyTable
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +29,27 @@ def own(**files) -> Overview:
     return own_overview(found, own_study(found))
 
 
+def cells_of(grid: StudyTable) -> list[tuple[Cell, ...]]:
+    """The cells of each platform, without the row of counts."""
+    return [row[2:] for row in grid.rows if isinstance(row[2], Cell)]
+
+
+def counts_of(grid: StudyTable) -> list[int]:
+    """The number of classes of each column."""
+    return [len({cell.hue for cell in cells} - {None}) for cells in zip(*cells_of(grid), strict=True)]
+
+
 def totals_reconcile(page: Overview) -> None:
     """The three answers, the matrix and the dendrograms count the same."""
     platforms, distinct, least = page.answers
-    assert platforms.number == len(page.grid.rows)
-    counts = [len(page.grid.numbers(i)) for i in range(len(page.grid.columns))]
+    assert platforms.number == len(cells_of(page.grid))
+    counts = counts_of(page.grid)
+    assert page.grid.rows[-1] == ("all", "distinct results", *counts)
     assert sorted(counts) == sorted(len(tree.leaves) for tree in page.trees)
     assert distinct.number == max(counts)
     assert least.number == min(tree.tree.minimum for tree in page.trees)
-    assert page.grid.count("class") == sum(tree.platforms for tree in page.trees)
+    classed = [cell for row in cells_of(page.grid) for cell in row if cell.hue is not None]
+    assert len(classed) == sum(tree.platforms for tree in page.trees)
     for tree in page.trees:
         names = [name for leaf in tree.leaves for name in leaf.platforms]
         assert len(set(names)) == len(names)
@@ -48,54 +62,61 @@ def test_the_answers_of_the_published_data(theirs: Overview) -> None:
 
 
 def test_the_published_matrix_has_every_cell_of_the_tables(study: PublishedStudy, theirs: Overview) -> None:
-    cells = [cell for row in theirs.grid.rows for cell in row.cells]
+    cells = [cell for row in cells_of(theirs.grid) for cell in row]
     assert len(cells) == len(study.table("classes").rows) == 75 * len(COLUMNS)
-    assert theirs.grid.unsteady == sum(cell.text.endswith("*") for cell in cells) == 39
-    apart = [cell for cell in cells if cell.state == "other_input"]
-    assert sorted(cell.reason for cell in apart) == sorted(column(study.table("other_inputs"), "reason"))
+    assert sum(cell.text.endswith("*") for cell in cells) == 39
+    apart = [cell for cell in cells if cell.style == "other_input"]
+    assert sorted(cell.hint for cell in apart) == sorted(column(study.table("other_inputs"), "reason"))
     numbers = [row["class_mindgap"] for row in records(study.table("classes"))]
-    assert sorted(cell.number for cell in cells if cell.number) == sorted(each for each in numbers if each)
+    assert sorted(cell.hue for cell in cells if cell.hue) == sorted(each for each in numbers if each)
 
 
 def test_the_published_flags_are_those_of_table_1(study: PublishedStudy, theirs: Overview) -> None:
     table = study.table("table_1")
-    assert theirs.flags is not None
-    assert sum(len(leaf.platforms) for leaf in theirs.flags.classes) == len(table.rows)
-    for number, row in enumerate(theirs.flags.rows):
-        assert sum(row.have) == sum(mark == "×" for mark in column(table, str(number)))
+    _, flags = theirs.flags
+    assert isinstance(flags, StudyTable)
+    classes = {head.partition(": ")[0]: head.partition(": ")[2].split(", ") for head in flags.columns[2:]}
+    assert sum(map(len, classes.values())) == len(table.rows)
+    for number, row in enumerate(flags.rows):
+        sizes = map(len, classes.values())
+        have = [size if cell.text == "all" else int(cell.text.split()[0] if cell.text else 0)
+                for cell, size in zip(row[2:], sizes, strict=True)]  # fmt: skip
+        assert sum(have) == sum(mark == "×" for mark in column(table, str(number)))
     # The classes have the numbers of the matrix: AMD Rome and Milan with two cores are class 10 of Cifar10-R18 there.
-    (rome,) = [leaf for leaf in theirs.flags.classes if "AMD Rome" in leaf.platforms]
-    (row,) = [row for row in theirs.grid.rows if row.group == "AMD Rome" and "2 cores, 7.8" in row.name]
-    assert rome.number == row.cells[COLUMNS.index("medium_0")].number
+    (rome,) = [number for number, names in classes.items() if "AMD Rome" in names]
+    begin = next(i for i, row in enumerate(theirs.grid.rows) if row[0] == "AMD Rome")
+    row = next(row for row in theirs.grid.rows[begin:] if "2 cores, 7.8" in row[1])
+    assert rome == row[2:][COLUMNS.index("medium_0")].text
 
 
 def test_the_casts_and_cores_are_those_of_figures_2_and_6(study: PublishedStudy, theirs: Overview) -> None:
     assert [len(tree.leaves) for tree in theirs.casts] == [tree.classes for tree in study.by_cast]
     assert [tree.tree.minimum for tree in theirs.casts] == [tree.tree.minimum for tree in study.by_cast]
     assert theirs.by_setting is not None
-    counts = [len(theirs.by_setting.numbers(i)) for i in range(len(theirs.by_setting.columns))]
-    assert counts == [tree.classes for tree in study.by_cores]
+    assert counts_of(theirs.by_setting) == [tree.classes for tree in study.by_cores]
 
 
 def test_own_machines_have_the_same_parts() -> None:
     page = own()
     totals_reconcile(page)
     assert [each.number for each in page.answers] == [4, 3, 18]
-    assert [cell.number for row in page.grid.rows for cell in row.cells] == [1, 1, 2, 3]
+    assert [cell.hue for row in cells_of(page.grid) for cell in row] == [1, 1, 2, 3]
     (profile,) = page.layers
     assert [(row["kind"], row["classes"], row["remaining_precision"]) for row in profile.points] == [
         ("convolution", 3, 1), ("activation", 2, 9), ("softmax", 3, 18),
     ]  # fmt: skip
-    assert page.flags is not None
-    assert {row.members: row.have for row in page.flags.rows}["ATEN:AVX2",] == (0, 1, 1)
+    _, flags = page.flags
+    assert isinstance(flags, StudyTable)
+    assert [cell.text for row in flags.rows if row[1] == "ATEN:AVX2" for cell in row[2:]] == ["", "all", "all"]
     assert page.by_setting is not None
-    assert [[cell.number for cell in row.cells] for row in page.by_setting.rows] == [[1, 1], [2, 3]]
+    assert [[cell.hue for cell in row] for row in cells_of(page.by_setting)] == [[1, 1], [2, 3]]
 
 
 def test_two_machines_are_two_groups_of_rows() -> None:
     page = own(one=collected(), two=collected("two", ("sse4_1",), result=(0, 0, 0, 0)))
     totals_reconcile(page)
-    assert [row.group for row in page.grid.rows] == ["processor one, 2 cores"] * 4 + ["processor two, 2 cores"] * 4
+    groups = [row[0] for row in page.grid.rows]
+    assert groups == ["processor one, 2 cores", "", "", "", "processor two, 2 cores", "", "", "", "all"]
     assert page.answers[0].detail == "on 2 machines"
     assert "two: isa=avx2,threads=2" in page.trees[0].leaves[0].platforms
 
@@ -108,8 +129,8 @@ def test_a_run_that_failed_is_a_cell_with_its_reason() -> None:
     ]
     page = own(one=type(whole)(**{**vars(whole), "observations": tuple(observations)}))
     totals_reconcile(page)
-    (cell,) = [row.cells[0] for row in page.grid.rows if row.name == PLATFORMS[1].partition("@")[2]]
-    assert (cell.state, cell.number, cell.reason) == ("not_run", None, "crash: killed")
+    (cell,) = [row[2] for row in page.grid.rows if row[1] == PLATFORMS[1].partition("@")[2]]
+    assert (cell.style, cell.hue, cell.hint) == ("not_run", None, "crash: killed")
 
 
 def test_a_page_needs_a_model() -> None:

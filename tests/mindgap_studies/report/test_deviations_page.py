@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from deviations.conftest import published, study  # noqa: F401
+from deviations.test_overview import cells_of, counts_of
 from deviations.test_own import collected
-from mindgap_studies.deviations.overview import GridCell, LayerProfile, Overview
+from mindgap_studies.deviations.overview import LayerProfile, Overview
 from mindgap_studies.deviations.own import own_study
 from mindgap_studies.deviations.own.overview import own_overview
 from mindgap_studies.deviations.published import PublishedStudy
@@ -19,7 +20,7 @@ from mindgap_studies.deviations.published.overview import published_overview
 from mindgap_studies.machines.merging import merged
 from mindgap_studies.report.deviation_charts import layer_chart
 from mindgap_studies.report.deviations_page import deviations_page
-from mindgap_surveys.report.study_page import study_page
+from mindgap_surveys.report.study_page import Cell, study_page
 from report.browser import Browser, needs_driver
 
 
@@ -66,9 +67,9 @@ def test_the_answers_stand_first(page: Overview) -> None:
 def test_the_matrix_has_the_text_of_every_cell(page: Overview) -> None:
     matrix = part(written(page), "classes").split("<tbody>", 1)[1]
     shown = re.findall(r"<td class=\"(?:k|k k1|other_input|not_run)\"[^>]*>([^<]*)</td>", matrix)
-    assert shown == [cell.text for row in page.grid.rows for cell in row.cells]
+    assert shown == [cell.text for row in cells_of(page.grid) for cell in row]
     counted = re.findall(r'<td class="n[^"]*">(\d+)</td>', matrix.split("distinct results")[1].split("</tr>")[0])
-    assert counted == [str(len(page.grid.numbers(i))) for i in range(len(page.grid.columns))]
+    assert counted == list(map(str, counts_of(page.grid)))
 
 
 def test_every_dendrogram_has_a_leaf_for_each_class(page: Overview) -> None:
@@ -113,11 +114,9 @@ def test_own_machines_have_layers_and_published_ones_have_claims(theirs: Overvie
 
 def test_what_a_machine_is_called_is_text_and_never_markup(own: Overview) -> None:
     nasty = '"><script>alert(1)</script>'
-    row = dataclasses.replace(own.grid.rows[0], group=nasty, name=nasty)
-    row = dataclasses.replace(row, cells=(GridCell(None, "not_run", reason=nasty),))
     point = {**own.layers[0].points[0], "operator": nasty, "module": nasty}
     layers = (dataclasses.replace(own.layers[0], title=nasty, points=(point,)),)
-    grid = dataclasses.replace(own.grid, rows=(row,))
+    grid = dataclasses.replace(own.grid, rows=((nasty, nasty, Cell("–", "not_run", nasty)),))
     text = written(dataclasses.replace(own, source=nasty, grid=grid, layers=layers))
     assert "<script" not in text and text.count(html.escape("<script>")) >= 7
 
@@ -163,7 +162,7 @@ def test_a_browser_shows_it_wide_and_narrow_in_light_and_dark(browser: Browser, 
         emulate("Emulation.setEmulatedMedia", {"features": []})
         emulate("Emulation.clearDeviceMetricsOverride", {})
     assert len(grounds) == 2
-    assert isinstance(columns, list) and len(columns) == len(page.grid.columns)
+    assert isinstance(columns, list) and len(columns) == len(page.grid.columns) - 2
     for number, cells in enumerate(columns):
         pairs = {tuple(each) for each in cells}
-        assert len(pairs) == len({colour for _, colour in pairs}) == len(page.grid.numbers(number))
+        assert len(pairs) == len({colour for _, colour in pairs}) == counts_of(page.grid)[number]

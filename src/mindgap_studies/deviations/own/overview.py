@@ -7,22 +7,21 @@ from typing import Any, Final
 
 from mindgap.graph import MindgapError
 from mindgap_studies.deviations.overview import (
-    ClassGrid,
     ClassTree,
-    FlagGrid,
-    GridCell,
-    GridRow,
     LayerProfile,
     Overview,
     answers,
+    class_cell,
+    class_grid,
     class_tree,
-    flag_grid,
+    classless_cell,
+    flag_blocks,
 )
 from mindgap_studies.deviations.own.causes import clusters_and_classes
 from mindgap_studies.deviations.own.columns import MODEL_COLUMNS, main, model_facts, numbers_of, result, title
 from mindgap_studies.equivalence.prefix_digests import dendrogram_of
 from mindgap_studies.machines.merging import MachinePlatform, MergedMachines, SubjectColumn
-from mindgap_surveys.report.study_page import Figure
+from mindgap_surveys.report.study_page import Block, Cell, Figure
 from mindgap_surveys.table import StudyTable, StudyTables, records
 
 #: Settings of `cpu/eager` that a machine lacks are counted; more platforms than these are counted too.
@@ -41,7 +40,7 @@ def own_overview(merged: MergedMachines, study: StudyTables) -> Overview:
     if not trees:
         raise MindgapError("no page: no model ran on more than one platform; --out DIR writes the tables of the others")
     machines = len(merged.machines)
-    grid = _grid(merged.of("models"), merged)
+    grid, platforms = _grid(merged.of("models"), merged)
     counts = f"on {machines} machine{'' if machines == 1 else 's'}"
     return Overview(
         title="How many answers does one model give?",
@@ -49,8 +48,8 @@ def own_overview(merged: MergedMachines, study: StudyTables) -> Overview:
             f"{each.processor}, {each.cores} cores, torch {each.versions.get('torch', 'unknown')}, {each.collected}"
             for each in merged.machines.values()
         ),
-        answers=answers(Figure(len(grid.rows), "platforms", counts), trees),
-        remarks=_remarks(merged, study, len(grid.rows)),
+        answers=answers(Figure(platforms, "platforms", counts), trees),
+        remarks=_remarks(merged, study, platforms),
         grid=grid,
         trees=trees,
         flags=_flags(merged),
@@ -136,45 +135,40 @@ def _name(where: MachinePlatform, *, short: bool, with_machine: bool) -> str:
     return f"{where.machine}: {name}" if with_machine else name
 
 
-def _grid(columns: Sequence[SubjectColumn], merged: MergedMachines) -> ClassGrid:
+def _grid(columns: Sequence[SubjectColumn], merged: MergedMachines) -> tuple[StudyTable, int]:
+    """Makes the class matrix. Returns it, and the number of platforms in it."""
     cells = [_cells(column) for column in columns]
-    absent = GridCell(None, "not_run", reason="not in the set of models for this platform")
+    absent = classless_cell("not_run", "not in the set of models for this platform")
     ran = [where for where in merged.settings if any(where in its for its in cells)]
     short = _short(ran)
-    rows = tuple(
-        GridRow(
-            f"{merged.machines[where.machine].processor}, {merged.machines[where.machine].cores} cores",
-            _name(where, short=short, with_machine=False),
-            tuple(its.get(where, absent) for its in cells),
-        )
+    rows = (
+        (f"{machine.processor}, {machine.cores} cores", _name(where, short=short, with_machine=False),
+         [its.get(where, absent) for its in cells])
         for where in ran
-    )
-    heads = tuple(tuple(title(column).rsplit(", ", 1)) for column in columns)
+        for machine in (merged.machines[where.machine],)
+    )  # fmt: skip
     note = (
         "Equal numbers in one column are equal outputs. 1 is the output of the first platform that ran the model. Of "
         "repeated runs, the first counts."
     )
-    return ClassGrid("setting" if short else "platform", tuple((head[0], head[1]) for head in heads), rows, note)
+    corner = "setting" if short else "platform"
+    return class_grid(corner, list(map(title, columns)), rows, note, counted=True), len(ran)
 
 
-def _cells(column: SubjectColumn) -> dict[MachinePlatform, GridCell]:
+def _cells(column: SubjectColumn) -> dict[MachinePlatform, Cell]:
     numbers = numbers_of(result(column))
     cells = {
-        where: GridCell(number, deterministic=where not in column.nondeterministic)
+        where: class_cell(number, steady=where not in column.nondeterministic)
         for where, number in zip(column.platforms, numbers, strict=True)
     }
     for where, status, message in column.failed:
-        cells[where] = GridCell(None, "not_run", reason=f"{status}: {message}".rstrip(": "))
+        cells[where] = classless_cell("not_run", f"{status}: {message}".rstrip(": "))
     return cells
 
 
-def _flags(merged: MergedMachines) -> FlagGrid | None:
-    clusters = clusters_and_classes(merged)
-    if clusters is None:
-        return None
-    column = main(merged)
-    assert column is not None
-    return flag_grid(title(column), *clusters)
+def _flags(merged: MergedMachines) -> tuple[Block, ...]:
+    clusters, column = clusters_and_classes(merged), main(merged)
+    return () if clusters is None or column is None else flag_blocks(title(column), *clusters)
 
 
 def _layers(merged: MergedMachines, table: StudyTable) -> tuple[LayerProfile, ...]:
@@ -199,26 +193,24 @@ def _profile(column: SubjectColumn, rows: Sequence[dict[str, Any]]) -> LayerProf
     return LayerProfile(name, rows[0]["platforms"], mantissa, tuple(rows), hidden)
 
 
-def _by_threads(table: StudyTable, effects: StudyTable) -> ClassGrid | None:
+def _by_threads(table: StudyTable, effects: StudyTable) -> StudyTable | None:
     """Makes Figure 2 of what depends on the threads: levels of instructions by numbers of threads."""
     moved = {(row["subject"], row["output"], row["machine"]) for row in records(effects) if row["classes"] > 1}
     threads = sorted({row["threads"] for row in records(table)})
-    cells: dict[tuple[str, str], dict[int, GridCell]] = {}
+    cells: dict[tuple[str, str], dict[int, Cell]] = {}
     machines = {row["machine"] for row in records(table)}
     for row in records(table):
         if (row["subject"], row["output"], row["machine"]) in moved:
             where = f", {row['machine']}" if len(machines) > 1 else ""
             group = f"{row['subject']}, output {row['output']}{where}"
-            cells.setdefault((group, f"isa={row['isa']}"), {})[row["threads"]] = GridCell(row["class"])
+            cells.setdefault((group, f"isa={row['isa']}"), {})[row["threads"]] = class_cell(row["class"])
     if not cells:
         return None
-    absent = GridCell(None, "not_run", reason="it was not run")
-    rows = tuple(
-        GridRow(group, isa, tuple(its.get(number, absent) for number in threads)) for (group, isa), its in cells.items()
-    )
+    absent = classless_cell("not_run", "it was not run")
+    rows = ((*key, [its.get(number, absent) for number in threads]) for key, its in cells.items())
     subjects = len({(row["subject"], row["output"], row["machine"]) for row in records(table)})
     note = (
         f"Of {subjects} outputs, the {len(moved)} that depend on the number of threads at some level of instructions. "
         "Equal numbers below one heading are equal outputs."
     )
-    return ClassGrid("instructions", tuple(("threads", str(number)) for number in threads), rows, note)
+    return class_grid("instructions", [f"threads, {number}" for number in threads], rows, note)

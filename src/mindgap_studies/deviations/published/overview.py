@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from typing import Final
 
 from mindgap_studies.deviations.overview import (
-    ClassGrid,
     ClassTree,
-    GridCell,
-    GridRow,
     Overview,
     answers,
+    class_cell,
+    class_grid,
     class_tree,
-    flag_grid,
+    classless_cell,
+    flag_blocks,
 )
 from mindgap_studies.deviations.published.figures import NamedDendrogram, by_year
 from mindgap_studies.deviations.published.matrix import COLUMNS, TITLES, ClassMatrix
 from mindgap_studies.deviations.published.study import PublishedStudy
 from mindgap_studies.deviations.published.tables import MAIN, table_1_platforms
 from mindgap_studies.equivalence.prefix_digests import dendrogram
-from mindgap_surveys.report.study_page import Figure
-from mindgap_surveys.table import records
+from mindgap_surveys.report.study_page import Cell, Figure
+from mindgap_surveys.table import StudyTable, records
 
 _SOURCE: Final = (
     "Published results of Schlögl, Hofer, Böhme, “Causes and Effects of Unanticipated Numerical Deviations in Neural "
@@ -45,7 +45,7 @@ def published_overview(study: PublishedStudy) -> Overview:
         remarks=_remarks(study, gpus),
         grid=_grid(study),
         trees=tuple(sorted(trees, key=lambda each: each.title != _title(MAIN))),
-        flags=flag_grid(f"{_title(MAIN)}, processors with two cores", study.flags, numbers),
+        flags=flag_blocks(f"{_title(MAIN)}, processors with two cores", study.flags, numbers),
         layers=(),
         by_setting=_by_cores(study.by_cores),
         casts=tuple(
@@ -77,28 +77,28 @@ def _remarks(study: PublishedStudy, gpus: ClassMatrix) -> tuple[str, ...]:
     )
 
 
-def _grid(study: PublishedStudy) -> ClassGrid:
+def _grid(study: PublishedStudy) -> StudyTable:
     reasons = {
         (row["platform"], f"{row['model']}_{row['sample']}"): row["reason"]
         for row in records(study.table("other_inputs"))
     }
     lines = sorted(zip(study.matrix.platforms, study.matrix.cells, strict=True), key=lambda each: by_year(each[0]))
-    rows: list[GridRow] = []
+    rows: list[tuple[str, str, list[Cell]]] = []
     for platform, cells in lines:
         size = [] if platform.is_gpu else [f"{platform.cores} cores", f"{platform.memory} GiB"]
-        shown: list[GridCell] = []
-        for name, cell in zip(COLUMNS, cells, strict=True):
-            state, steady = ("other_input" if cell.other_input else "class"), cell.mode.deterministic
-            reason = reasons.get((platform.name, name), "") if cell.other_input else ""
-            shown.append(GridCell(None if cell.other_input else cell.ours, state, steady, reason))
+        shown = [
+            class_cell(cell.ours, steady=cell.mode.deterministic)
+            if cell.ours is not None
+            else classless_cell("other_input", reasons[platform.name, name], steady=cell.mode.deterministic)
+            for name, cell in zip(COLUMNS, cells, strict=True)
+        ]
         words = ", ".join([platform.device, *size, platform.cloud])
-        rows.append(GridRow(f"{platform.vendor} {platform.generation}", words, tuple(shown)))
-    columns = tuple((TITLES[model], f"sample {sample}") for model, sample in (name.split("_") for name in COLUMNS))
+        rows.append((f"{platform.vendor} {platform.generation}", words, shown))
     note = (
         "Equal numbers in one column are equal outputs. 1 is the most frequent output of the column. Of repeated runs, "
         "the most frequent output counts."
     )
-    return ClassGrid("platform", columns, tuple(rows), note)
+    return class_grid("platform", list(map(_title, COLUMNS)), rows, note, counted=True)
 
 
 def _tree(matrix: ClassMatrix, name: str) -> ClassTree:
@@ -114,18 +114,14 @@ def _tree(matrix: ClassMatrix, name: str) -> ClassTree:
     )
 
 
-def _by_cores(trees: Sequence[NamedDendrogram]) -> ClassGrid:
+def _by_cores(trees: Sequence[NamedDendrogram]) -> StudyTable:
     names = list(dict.fromkeys(name for tree in trees for name in tree.names))
     classes = [dict(zip(tree.names, tree.numbers, strict=True)) for tree in trees]
-    absent = GridCell(None, "not_run", reason="there is no such instance")
-    rows = tuple(
-        GridRow(
-            name.split()[0],
-            name.partition(" ")[2],
-            tuple(GridCell(its[name]) if name in its else absent for its in classes),
-        )
+    absent = classless_cell("not_run", "there is no such instance")
+    rows = (
+        (name.split()[0], name.partition(" ")[2],
+         [class_cell(its[name]) if name in its else absent for its in classes])
         for name in names
-    )
-    columns = tuple(("cores", str(tree.panel[0])) for tree in trees)
+    )  # fmt: skip
     note = f"{_title(MAIN)}. Equal numbers in one column are equal outputs. Each column counts its classes anew."
-    return ClassGrid("processor", columns, rows, note)
+    return class_grid("processor", [f"cores, {tree.panel[0]}" for tree in trees], rows, note)
