@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from mindgap.graph import Graph, Labels, MindgapError, Node, Ref, TensorSpec
+from mindgap.onnx_files.probing import write_probed
 from mindgap.platforms.registry import canonical
 from mindgap_studies.task_runs.columns import ModelForm
-from mindgap_studies.task_runs.file_origin import FileValue, _parts, file_origin, file_values
+from mindgap_studies.task_runs.file_origin import file_origin
 from mindgap_studies.task_runs.origin import _by_call
 
 SPEC = TensorSpec((2, 4), "float32", (4, 1))
@@ -61,52 +63,40 @@ def quantised(tmp_path: Path) -> Path:
 
 
 class Runs:
-    """Runs the probed file on ONNX Runtime; on the other platform, the first value is off by `off`."""
+    """Runs the probed file on ONNX Runtime; on the other platform, the integers of node `q3` are off by `off`."""
 
-    def __init__(self, off: float) -> None:
+    def __init__(self, off: int) -> None:
         self.off = off
 
-    def feed(self, source: str, platform: Any, arrays: list[Any]) -> tuple[Any, ...]:
+    def probe(self, source: str, platform: Any, arrays: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         import onnxruntime
 
-        final, first = onnxruntime.InferenceSession(source).run(None, {"x": arrays[0]})
-        off = 0.0 if str(platform) == "onnxruntime/cpu" else self.off
-        return final, first + np.float32(off)
+        with tempfile.TemporaryDirectory() as folder:
+            probed = write_probed(Path(source), Path(folder))
+            if probed is None:
+                return None
+            outputs = onnxruntime.InferenceSession(probed.path).run(None, {"x": arrays[0]})
+        values = {node: outputs[place] for node, place in probed.nodes.items()}
+        if str(platform) != "onnxruntime/cpu":
+            values["q3"] = values["q3"] + np.uint8(self.off)
+        return tuple(outputs[: probed.own]), values
 
 
 def test_the_first_value_of_another_step_is_found(quantised: Path) -> None:
-    assert file_values(onnx.load(quantised)) == [FileValue("dx", "input x"), FileValue("y", "Add (add)")]
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     for off, origin, says in (
-        (0.0, "", "no value inside the file differs from onnxruntime/cpu's"),
-        (1.0, "input x", "8 of 8 elements are another step than onnxruntime/cpu's, by up to 1 steps"),
+        (0, "", "no integer inside the file differs from onnxruntime/cpu's"),
+        (1, "q3", "8 of 8 elements are another step than onnxruntime/cpu's, by up to 1 steps"),
     ):
         files: Any = Runs(off)
         found, note = file_origin(str(quantised), [x], canonical("onnxruntime/cpu@opt=off"), files)
         assert found == origin and says in note
 
 
-def test_less_than_half_a_step_is_no_origin_where_a_later_value_is_another_step() -> None:
-    shown = [FileValue("a", "Conv (1)"), FileValue("b", "Conv (2)"), FileValue("c", "Conv (3)")]
-    theirs = [np.arange(8.0) for _ in shown]
-    near = [theirs[0] + 0.01, theirs[1], theirs[2]]
-    assert _parts(shown, near, theirs)[0] == "Conv (1)"
-    assert _parts(shown, [near[0], theirs[1] + 1, theirs[2] + 5], theirs)[0] == "Conv (2)"
-
-
-def test_a_file_that_dequantises_nothing_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_quantises_nothing_is_refused(tmp_path: Path) -> None:
     given, result = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "plain", [given], [result])
     onnx.save(helper.make_model(graph), tmp_path / "plain.onnx")
-    files: Any = None
-    with pytest.raises(MindgapError, match="dequantises no activation"):
+    files: Any = Runs(0)
+    with pytest.raises(MindgapError, match="has no quantised values that can be made outputs"):
         file_origin(f"{tmp_path}/plain.onnx", [], canonical("onnxruntime/cpu"), files)
-
-
-def test_a_file_of_another_format_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
-    content = b"\x1c\x00\x00\x00TFL3" + bytes(range(64))
-    files: Any = None
-    for name, says in (("int8.tflite", "is no ONNX file"), ("int8.onnx", "cannot be read as ONNX: ")):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(MindgapError, match=f"{name} {says}"):
-            file_origin(f"{tmp_path}/{name}?batch=2", [], canonical("litert/cpu"), files)
