@@ -21,14 +21,14 @@ class Share:
         return self.count / self.of
 
 
-def wilson(count: int, of: int, level: float = 0.95) -> Share:
-    """Returns a share with Wilson's score interval (E. B. Wilson, 1927), without correction for continuity.
+def wilson(count: int, of: int) -> Share:
+    """Returns a share with Wilson's score interval of 95 % (E. B. Wilson, 1927), without correction for continuity.
 
     Raises `ValueError` for a share of nothing.
     """
     if not 0 <= count <= of or of == 0:
         raise ValueError(f"{count} of {of} is no share")
-    z = NormalDist().inv_cdf((1 + level) / 2)
+    z = NormalDist().inv_cdf(0.975)
     p, square = count / of, z * z / of
     centre = (p + square / 2) / (1 + square)
     half = z / (1 + square) * math.sqrt(p * (1 - p) / of + square / (4 * of))

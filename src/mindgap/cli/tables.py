@@ -66,10 +66,10 @@ def console(out: TextIO) -> Console:
     return Console(file=out, width=None if out.isatty() else _PLAIN_WIDTH)
 
 
-def cut(text: str) -> str:
+def cut(text: str, most: int = _CELL) -> str:
     """The text on one line, as far as a cell of a table has it."""
     words = " ".join(text.split())
-    return words if len(words) <= _CELL else f"{words[: _CELL - 1]}…"
+    return words if len(words) <= most else f"{words[: most - 1]}…"
 
 
 def plain_table(*columns: str, title: str | None = None, right: Collection[str] = ()) -> Table:

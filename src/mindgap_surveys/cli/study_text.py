@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text as Line
 
 from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
-from mindgap.cli.tables import column_groups, console
+from mindgap.cli.tables import column_groups, console, cut
 from mindgap_surveys.report.study_page import Chart, StudyPage, TableView, Text, spaced, study_page, view_of
 from mindgap_surveys.table import StudyTable, tables_object, to_csv
 
@@ -108,7 +108,7 @@ def _print_table(table: StudyTable, page: StudyPage, heading: str, screen: Conso
 def table_parts(view: TableView, width: int) -> list[Table]:
     """The table, or where its figures are wider than the terminal several, with the names of its rows in each."""
     names = [spaced(column) for column in view.columns]
-    cells = [[_cut(row[n].text) for row in view.rows] for n in range(len(names))]
+    cells = [[cut(row[n].text, _LONGEST) for row in view.rows] for n in range(len(names))]
     longest = [max(map(len, column)) for column in cells]
     least = [
         length if kind == "n" else min(length, _NARROWEST if kind == "code" else _WIDEST)
@@ -123,11 +123,6 @@ def table_parts(view: TableView, width: int) -> list[Table]:
     first = view.kinds.index("n")
     groups = column_groups(needed[first:], width - sum(needed[:first]) - 2 * first)
     return [_grid(view, names, cells, [*range(first), *(first + n for n in group)], figures) for group in groups]
-
-
-def _cut(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
 
 
 def _grid(

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -185,7 +186,8 @@ def ask(
                 given_answers = [run.answer(each) for each in tried]
                 answers += given_answers
                 choices += _choices(one, given_answers, named, pool, deadline_s, notes)
-        mapped = _kernels(captured, named, pool, deadline_s, notes) if kernels else []
+        by_shape = partial(kernel_map, captured.graphs, captured.inputs, named, pool.run, deadline_s)
+        mapped = _noted("which sizes share bits", by_shape, notes) if kernels else []
     decoded = Decoded() if decoding is None else _decoded(decoding, named, notes, texts)
     return Invariance(
         model, named, (*answers, *decoded.answers), tuple(choices), tuple(mapped), decoded.divergences, tuple(notes),
@@ -202,24 +204,22 @@ def _choices(
     if differing is None:
         return []
     within = all(answer.verdict != "beyond" for answer in answers)
-    try:
+
+    def choices() -> tuple[list[KernelChoice], str]:
         given = asked.given(replace(differing, position=0))
-        choices, why = kernel_choices(asked.graphs, given, differing.size, platform, pool.run, deadline_s, within)
+        return kernel_choices(asked.graphs, given, differing.size, platform, pool.run, deadline_s, within)
+
+    return _noted("which operators give other bits by themselves", choices, notes)
+
+
+def _noted(what: str, made: Callable[[], tuple[list[KernelChoice], str]], notes: list[str]) -> list[KernelChoice]:
+    """Returns the choices; `notes` gets why there are none, or why more are missing."""
+    try:
+        choices, why = made()
     except MindgapError as error:
-        choices, why = [], f"which operators give other bits by themselves is not known: {error}"
+        choices, why = [], f"{what} is not known: {error}"
     notes += [why] * bool(why)
     return choices
-
-
-def _kernels(
-    asked: Asked, platform: PlatformName, pool: WorkerPool, deadline_s: float, notes: list[str]
-) -> list[KernelChoice]:
-    try:
-        mapped, why = kernel_map(asked.graphs, asked.inputs, platform, pool.run, deadline_s)
-    except MindgapError as error:
-        mapped, why = [], f"which sizes share bits is not known: {error}"
-    notes += [why] * bool(why)
-    return mapped
 
 
 def _decoded(decoding: Decoding, platform: PlatformName, notes: list[str], texts: Sequence[GeneratedText]) -> Decoded:

@@ -63,7 +63,7 @@ def batch_axis(alone: Sequence[int], batch: Sequence[int]) -> int | None:
     return axes[0]
 
 
-def example_of(array: Array, alone: TensorSpec, position: int) -> Array | None:
+def example_of(array: Array, alone: TensorSpec | Array, position: int) -> Array | None:
     """Returns the part of a batch that belongs to the example at `position`; None where it has no such part."""
     if array.shape == alone.shape:
         return array
@@ -184,11 +184,8 @@ def _parts_of_example(here: tuple[Array, ...], there: tuple[Array, ...]) -> Iter
     """Yields each result of the example alone with its part of the batch's. A result of one shape at both sizes, such
     as a mean over the batch, is the example's as a whole."""
     for one, many in zip(here, there, strict=True):
-        axis = batch_axis(one.shape, many.shape)
-        if axis is not None:
-            yield one, np.ascontiguousarray(np.take(many, range(one.shape[axis]), axis))
-        elif one.shape == many.shape:
-            yield one, many
+        if (part := example_of(many, one, 0)) is not None:
+            yield one, part
 
 
 def _alike(one: Array, other: Array) -> bool:

@@ -99,8 +99,7 @@ class References:
     """What the reference gives for probes. Each is run twice, once for all platforms: a call that gives two results
     depends on something that is not in its graph. Thread-safe."""
 
-    def __init__(self, pool: JobRunner, reference: PlatformName = CPU_EAGER) -> None:
-        self.platform = reference
+    def __init__(self, pool: JobRunner) -> None:
         self._pool = pool
         self._lock = threading.Lock()
         self._found: dict[bytes, tuple[Outcome, Outcome]] = {}
@@ -122,7 +121,7 @@ class References:
 
     def _outcomes(self, graphs: Sequence[Graph], attach: int) -> list[Outcome]:
         joined = graphs[0] if len(graphs) == 1 else concatenate(graphs)
-        outcome = self._pool.run(Job(self.platform, joined, repeat=1, purpose="asking", attach_up_to=attach))
+        outcome = self._pool.run(Job(CPU_EAGER, joined, repeat=1, purpose="asking", attach_up_to=attach))
         if outcome.ran or len(graphs) == 1:
             return list(outcomes_of_calls(graphs, outcome))
         return [each for graph in graphs for each in self._outcomes([graph], attach)]

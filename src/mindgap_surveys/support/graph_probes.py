@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 
-from mindgap.graph import Graph, MindgapError, TensorStore, encode
+from mindgap.graph import Graph, encode
 from mindgap.results.support_key import Key, key_of
 from mindgap_surveys.support.probes import MOST, CallProbe
 from mindgap_surveys.support.single_calls import calls
@@ -27,9 +27,8 @@ class CaseProbes:
 
 
 def case_probes(
-    graphs: Iterable[Graph], known: Set[Key], tensors: TensorStore | None = None,
-    on_graph: Callable[[int], None] = lambda done: None,
-) -> CaseProbes:  # fmt: skip
+    graphs: Iterable[Graph], known: Set[Key], on_graph: Callable[[int], None] = lambda done: None
+) -> CaseProbes:
     """Makes up to three probes of each key not in `known`, sorted by key. `on_graph`: receives the graphs done.
 
     A graph that holds a key of which more probes are wanted is run once on the CPU, for the values of its operands.
@@ -40,18 +39,10 @@ def case_probes(
         held = {key_of(graph, node) for node in graph.nodes}
         keys |= held
         wanted = {key for key in held - known if len(by_key.get(key, ())) < MOST}
-        for cut in _calls(graph, tensors) if wanted else ():
+        for cut in calls(graph) if wanted else ():
             key, data = key_of(cut, cut.nodes[0]), encode(cut, labels=False)
             of_key = by_key.setdefault(key, {})
             if key in wanted and len(of_key) < MOST and len(data) <= _MOST_BYTES:
                 of_key[data] = CallProbe(*key, data)
         on_graph(done)
     return CaseProbes(keys, [probe for key in sorted(by_key) for probe in by_key[key].values()])
-
-
-def _calls(graph: Graph, tensors: TensorStore | None) -> list[Graph]:
-    """Returns the calls of a graph; none if it does not run here, so that its keys count as keys without a probe."""
-    try:
-        return calls(graph, tensors)
-    except (MindgapError, RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
-        return []

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 from mindgap.graph import Graph, MindgapError, TensorStore, decode, encode
 from mindgap.platforms.name import CPU_EAGER, PlatformName
@@ -15,11 +15,11 @@ from mindgap.results.support_key import SCALAR, Key, key_of
 from mindgap.run.outcome import Job, Outcome
 from mindgap_surveys.support.call_forms import DTYPES, LAYOUTS, in_place, recast, relaid
 from mindgap_surveys.support.single_calls import calls, result_specs
+from mindgap_zoo.operator_samples.sample_call import evenly_spaced
 
 Execute = Callable[[Job], Outcome]
 #: OnProgress (done, total, what): a long piece of work.
 OnProgress = Callable[[int, int, str], None]
-T = TypeVar("T")
 
 #: Samples of one operator, dtype and layout: so many that one odd sample does not decide.
 MOST: Final = 3
@@ -73,7 +73,7 @@ def probes(
     probes_found = _collected(catalogue, on_progress, until - (until - time.monotonic()) / 2, on_left)
     by_op: dict[str, dict[Key, list[Graph]]] = {}
     for key, graphs in probes_found.items():
-        by_op.setdefault(key.op, {})[key] = _spread(graphs, MOST)
+        by_op.setdefault(key.op, {})[key] = [graphs[place] for place in evenly_spaced(graphs, MOST)]
     chooser = _Chooser(execute, reference, TensorStore(catalogue.tensors))
     for done, op in enumerate(sorted(by_op)):
         if time.monotonic() > until:
@@ -118,14 +118,10 @@ class _Collector:
         self.operators: set[str] = set()
 
     def take(self, entry: Entry) -> None:
-        """Collects the calls of one entry's graph; none if it does not run here, such as with custom operators."""
+        """Collects the calls of one entry's graph."""
         self.operators.update(entry.operators)
-        try:
-            cuts = calls(self._catalogue.graph(entry), self._tensors)
-        except (MindgapError, RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
-            return
         taken: dict[Key, int] = {}
-        for cut in cuts:
+        for cut in calls(self._catalogue.graph(entry), self._tensors):
             key = key_of(cut, cut.nodes[0])
             forms = self._forms.setdefault(key, set())
             form = form_of(cut)
@@ -215,10 +211,3 @@ def form_of(graph: Graph) -> str:
     """Returns a key that is equal for calls that differ only in the values of their tensors."""
     node = graph.nodes[0]
     return repr(([(one.spec.dtype, one.spec.shape, one.spec.stride) for one in graph.inputs], node.args, node.kwargs))
-
-
-def _spread(items: Sequence[T], most: int) -> list[T]:
-    """Selects at most `most` items, evenly spaced, with the first and the last."""
-    if len(items) <= most:
-        return list(items)
-    return [items[round(position * (len(items) - 1) / (most - 1))] for position in range(most)]

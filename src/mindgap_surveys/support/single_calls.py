@@ -15,6 +15,7 @@ from mindgap.graph import (
     Graph,
     Input,
     Literal,
+    MindgapError,
     Node,
     Ref,
     Stored,
@@ -32,9 +33,13 @@ _HELD: Final = frozenset(TORCH_DTYPES.values())
 
 
 def calls(graph: Graph, tensors: TensorStore | None = None) -> list[Graph]:
-    """Returns the calls of a graph whose tensors take at most `MOST_BYTES`, as `each_call` makes them."""
+    """Returns the calls of a graph whose tensors take at most `MOST_BYTES`, as `each_call` makes them; none of a graph
+    that does not run here, such as one with custom operators."""
     graphs: list[Graph] = []
-    each_call(graph, lambda _, call: graphs.append(call), tensors)
+    try:
+        each_call(graph, lambda _, call: graphs.append(call), tensors)
+    except (MindgapError, RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
+        return []
     return graphs
 
 
