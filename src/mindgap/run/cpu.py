@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import psutil
@@ -134,24 +134,7 @@ def _own_seconds(pid: int, otherwise: float) -> float:
 
 
 class CpuMeter:
-    """Reads the processor seconds of one worker's processes between readings, across replacements of the worker."""
-
-    def __init__(self, pid: Callable[[], int | None]) -> None:
-        """`pid`: returns the worker's current process number, None if there is none."""
-        self._pid = pid
-        self._last = (pid(), _cpu_seconds(pid()))
-
-    def read(self) -> float:
-        """Returns the seconds since the last reading. After a replacement it counts the new process only."""
-        pid = self._pid()
-        now = _cpu_seconds(pid)
-        was_pid, was = self._last
-        self._last = (pid, now)
-        return max(0.0, now - was if pid == was_pid else now)
-
-
-class AccountMeter:
-    """Reads the processor seconds of one platform's workers on a host, which come with their answers."""
+    """Reads the processor seconds of one platform's workers from an account, which each answer adds to."""
 
     def __init__(self, account: CpuAccount, name: str) -> None:
         self._account, self._name = account, name
@@ -161,12 +144,3 @@ class AccountMeter:
         """Returns the seconds since the last reading, those of workers that have ended included."""
         was, self._last = self._last, self._account.of(self._name)
         return self._last - was
-
-
-def _cpu_seconds(pid: int | None) -> float:
-    """Returns the seconds of a process, its ended children and its running descendants; 0 without a process."""
-    if pid is not None:
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(pid)
-            return seconds_of(process, process.children(recursive=True))
-    return 0.0

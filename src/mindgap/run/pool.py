@@ -17,7 +17,7 @@ from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.protocol import Forkable
 from mindgap.platforms.registry import find
-from mindgap.run.cpu import AccountMeter, CpuAccount, CpuMeter
+from mindgap.run.cpu import CpuAccount
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.outcome import Job, Outcome, Prepared
 from mindgap.run.system import memory_bytes, remove_leftovers
@@ -69,10 +69,6 @@ class JobRunner(Protocol):
 
     def describe(self, platform: PlatformName) -> Mapping[str, Any]:
         """Returns what the platform reports of itself; `{"error": reason}` if it cannot start."""
-        ...
-
-    def meter(self, platform: PlatformName) -> CpuMeter | AccountMeter:
-        """Makes what reads the processor seconds of the platform's jobs from now on."""
         ...
 
 
@@ -211,12 +207,6 @@ class WorkerPool:
     def starts(self, platform: PlatformName) -> int:
         """Returns how many workers have been started for the platform."""
         return self._supervisor(platform).starts
-
-    def meter(self, platform: PlatformName) -> CpuMeter | AccountMeter:
-        """Makes what reads the processor seconds of the platform's workers from now on, wherever they run."""
-        if platform.host:
-            return AccountMeter(self.cpu, platform)
-        return CpuMeter(lambda: self.pids().get(platform))
 
     def traffic(self, platform: PlatformName) -> tuple[int, int]:
         """Returns the bytes sent to the host of a platform for its jobs, and received from it."""

@@ -16,6 +16,7 @@ from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.judge.trace.side_values import reason_of
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical, find
+from mindgap.run.cpu import CpuMeter
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.diff.platform_facts import facts_of
@@ -125,7 +126,7 @@ def repeat_operators(
                 for each in (name, switched[name]):
                     if each is not None:
                         seconds = None if until is None else (until - time.monotonic()) / left
-                        meter = pool.meter(each)
+                        meter = CpuMeter(pool.cpu, each)
                         result = _repeated(pool, each, graph, limits, seconds)
                         results.append(replace(result, cpu_s=meter.read()))
                         left -= 1

@@ -26,6 +26,7 @@ from mindgap.results.settings import RunSettings
 from mindgap.results.store import Store
 from mindgap.results.store.records import writable
 from mindgap.results.support_key import Key
+from mindgap.run.cpu import CpuMeter
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import JobRunner
 from mindgap_surveys.support.prober import SurveyBudget, plain_first
@@ -197,7 +198,7 @@ class AgreementMeter:
     def judge(self, budget: SurveyBudget, on_progress: Callable[[int, int, str], None]) -> None:
         """Judges what waits, float32 first, until the budget is gone; what is left is kept as `not_judged`."""
         queue = sorted(self._waiting, key=lambda each: (plain_first(each.probe.key), each.probe.key))
-        meter = self._pool.meter(self._platform)
+        meter = CpuMeter(self._pool.cpu, self._platform)
         for done, waiting in enumerate(queue):
             on_progress(done, len(queue), f"judging {waiting.probe.op}")
             if budget.gone:

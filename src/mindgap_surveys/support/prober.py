@@ -14,6 +14,7 @@ from mindgap.graph import Graph, concatenate
 from mindgap.platforms.name import PlatformName
 from mindgap.results.support_answers import REFUSING, SupportAnswer, answer_of
 from mindgap.results.support_key import Key
+from mindgap.run.cpu import CpuMeter
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import JobRunner
 from mindgap_surveys.support.call_forms import DTYPES
@@ -145,7 +146,7 @@ class _Asker:
     ) -> None:  # fmt: skip
         self._platform, self._pool, self.budget = platform, pool, budget
         self._keep, self._on_run, self._attach = keep, on_run, attach
-        self._meter = pool.meter(platform)
+        self._meter = CpuMeter(pool.cpu, platform)
         #: Operators that were refused where they are plainest.
         self.refused: set[str] = set()
         #: Calls that the budget ended before they had an answer.

@@ -34,6 +34,7 @@ from mindgap.platforms.environments.host_connection import (
 from mindgap.platforms.environments.host_worker import GREETING, PROTOCOL, PYTHON
 from mindgap.platforms.name import parse
 from mindgap.platforms.registry import find
+from mindgap.run.cpu import CpuMeter
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 
@@ -153,7 +154,7 @@ def test_files_of_this_machine_are_not_named_there(write_host: Write, monkeypatc
 def test_processor_time_is_that_of_the_worker_there(write_host: Write) -> None:
     with WorkerPool([ZOO]) as pool:
         pool.run(job())
-        meter = pool.meter(ZOO)
+        meter = CpuMeter(pool.cpu, ZOO)
         spent = pool.run(job("burn", repeat=1)).timings["cpu"]
         assert 0.1 <= spent < 1.0 and meter.read() == pytest.approx(spent)
         assert pool.run(job("segfault")).status == "crash"

@@ -14,7 +14,7 @@ from typing import Final
 
 from mindgap.aten.dead_nodes import without_dead_nodes
 from mindgap.aten.specs import with_specs
-from mindgap.findings.reduction import variants
+from mindgap.findings.reduction import edits, variants
 from mindgap.findings.reduction.condition_words import Trial, facts_of, right_for
 from mindgap.findings.reduction.reducer import Answer, Check, Specify
 from mindgap.findings.reduction.specification import MOST_BYTES
@@ -182,7 +182,7 @@ def _dtypes(tried: _Trials) -> None:
     old = next((dtype for dtype in dtypes if dtype in variants.FLOATS), dtypes[0] if dtypes else "")
     for new in known if old else ():
         if new != old:
-            tried.vary("dtype", new, lambda n=new: variants.with_dtype(graph, old, n, tensors))
+            tried.vary("dtype", new, lambda n=new: edits.with_dtype(graph, old, n, tensors))
 
 
 def _values(tried: _Trials) -> None:

@@ -102,7 +102,7 @@ def part(
         raise GraphError(f"value {unread[0]} is returned and not made here")
     held = contents(graph, [(v, readers[v]) for v in borders if v >= len(graph.inputs)], tensors)
     inputs = [
-        Input(given.spec, _recipe(held[value]), given.role) if value in held else given
+        Input(given.spec, recipe_of(held[value]), given.role) if value in held else given
         for value, given in zip(borders, constant.inputs, strict=True)
     ]
     return Graph(tuple(inputs), small.nodes, small.outputs)
@@ -125,7 +125,7 @@ def bypassed(graph: Graph, node: int, operand: int) -> Graph:
 def revalued(graph: Graph, number: int, array: Array | Recipe) -> Graph:
     """The graph with other contents of one input, of the same shape and dtype."""
     given = graph.inputs[number]
-    recipe = _recipe(array) if isinstance(array, np.ndarray) else array
+    recipe = recipe_of(array) if isinstance(array, np.ndarray) else array
     return _with_input(graph, number, Input(given.spec, recipe, given.role))
 
 
@@ -151,7 +151,7 @@ def resized(
             array[tuple(_range(*sizes, last) for sizes in zip(array.shape, shape, strict=True))]
         ).reshape(shape)
         small = small % new if positions and new else small
-        inputs.append(Input(_respec(given.spec, shape), _kept(given, small), given.role))
+        inputs.append(Input(_respec(given.spec, shape), kept(given, small), given.role))
     nodes = with_arguments(graph, lambda arg: _replaced(arg, old, new)) if attributes else graph.nodes
     return Graph(tuple(inputs), nodes, graph.outputs)
 
@@ -163,21 +163,22 @@ def without_dimension(graph: Graph, tensors: TensorStore | None) -> Graph:
         spec = given.spec
         if len(spec.shape) > 1 and spec.shape[0] == 1:
             left = TensorSpec(spec.dtype, spec.shape[1:], spec.stride[1:])
-            given = Input(left, _kept(given, materialise(given, tensors)[0]), given.role)
+            given = Input(left, kept(given, materialise(given, tensors)[0]), given.role)
         inputs.append(given)
     return Graph(tuple(inputs), graph.nodes, graph.outputs)
 
 
-def narrowed(graph: Graph, dtype: str, tensors: TensorStore | None) -> Graph:
-    """The graph with inputs and dtype arguments of one dtype made the next narrower one. Specs of results are stale."""
-    new = NARROWER[dtype]
+def with_dtype(graph: Graph, old: str, new: str, tensors: TensorStore | None) -> Graph:
+    """The graph with all inputs and arguments of one dtype in another. Specs of results are stale."""
     inputs: list[Input] = []
     for given in graph.inputs:
-        if given.spec.dtype == dtype:
-            array = materialise(given, tensors).astype(numpy_dtype(new))
-            given = Input(replace(given.spec, dtype=new), _kept(given, array), given.role)
+        if given.spec.dtype == old:
+            with np.errstate(all="ignore"):
+                array = materialise(given, tensors).astype(numpy_dtype(new))
+            spec = replace(given.spec, dtype=new)
+            given = Input(spec, kept(given, array) if spec.kind == given.spec.kind else recipe_of(array), given.role)
         inputs.append(given)
-    return Graph(tuple(inputs), with_arguments(graph, lambda arg: retyped(arg, dtype, new)), graph.outputs)
+    return Graph(tuple(inputs), with_arguments(graph, lambda arg: _retyped(arg, old, new)), graph.outputs)
 
 
 def with_argument(graph: Graph, node: int, place: int | str, arg: Arg) -> Graph:
@@ -200,7 +201,7 @@ def dense(graph: Graph, number: int, tensors: TensorStore | None) -> Graph:
     """The graph with one input laid out contiguously."""
     given = graph.inputs[number]
     spec = TensorSpec.contiguous(given.spec.dtype, given.spec.shape)
-    return _with_input(graph, number, Input(spec, _kept(given, materialise(given, tensors)), given.role))
+    return _with_input(graph, number, Input(spec, kept(given, materialise(given, tensors)), given.role))
 
 
 def simpler_arguments(arg: Arg) -> list[Arg]:
@@ -243,13 +244,14 @@ def _with_node(graph: Graph, index: int, node: Node) -> Graph:
     return replace(graph, nodes=(*graph.nodes[:index], node, *graph.nodes[index + 1 :]))
 
 
-def _recipe(array: Array) -> Recipe:
+def recipe_of(array: Array) -> Recipe:
+    """The recipe of these elements."""
     return Literal(np.ascontiguousarray(array).tobytes())
 
 
-def _kept(given: Input, array: Array) -> Recipe:
+def kept(given: Input, array: Array) -> Recipe:
     """The recipe for some of an input's elements: a constant stays one."""
-    return given.recipe if isinstance(given.recipe, Constant) else _recipe(array)
+    return given.recipe if isinstance(given.recipe, Constant) else recipe_of(array)
 
 
 def _respec(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
@@ -280,8 +282,8 @@ def _replaced(arg: Arg, old: int, new: int) -> Arg:
     return new if isinstance(arg, int) and not isinstance(arg, bool) and arg == old else arg
 
 
-def retyped(arg: Arg, old: str, new: str) -> Arg:
+def _retyped(arg: Arg, old: str, new: str) -> Arg:
     """The argument with one dtype replaced by another."""
     if isinstance(arg, tuple):
-        return tuple(retyped(item, old, new) for item in arg)
+        return tuple(_retyped(item, old, new) for item in arg)
     return DType(new) if arg == DType(old) else arg

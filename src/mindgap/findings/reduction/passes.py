@@ -279,9 +279,9 @@ def _simplify_argument(reducer: Reducer, node: int, place: int | str) -> None:
 
 def narrower_dtypes(reducer: Reducer) -> None:
     """For each wide dtype we have tried the next narrower one throughout the graph."""
-    for dtype in edits.NARROWER:
+    for dtype, narrower in edits.NARROWER.items():
         if any(given.spec.dtype == dtype for given in reducer.graph.inputs):
-            reducer.consider(lambda d=dtype: edits.narrowed(reducer.graph, d, reducer.tensors))
+            reducer.consider(lambda old=dtype, new=narrower: edits.with_dtype(reducer.graph, old, new, reducer.tensors))
 
 
 def plain_layouts(reducer: Reducer) -> None:

@@ -102,13 +102,12 @@ class Reproducer:
 
 def short_reproducer(
     graph: Graph, inputs: Sequence[Array], platform: ScriptPlatform, reference: ScriptPlatform, row: Row,
-    limit_s: float = CRASH_LIMIT_S, natural: Sequence[ShownCase] = (), title: str = "",
+    limit_s: float = CRASH_LIMIT_S, natural: Sequence[ShownCase] = (),
 ) -> Reproducer:  # fmt: skip
     """The short script that shows the fault, verified; without text where there is none.
 
     `row`: of this graph, as it was judged; its platform and verdict are named in the script. `limit_s`: of a crash or
     a hang: seconds that the short script gives the platform. `natural`: further cases that show it, of ordinary size.
-    `title`: of the script, by default the operators and what happens.
     """
     if reference.device_mode != "cpu/eager" or reference.options:
         reason = f"a script compares with eager PyTorch, and the reference here is {reference.name}"
@@ -118,7 +117,7 @@ def short_reproducer(
     # Without the case of ordinary size where that one does not show the fault outside mindgap.
     for cases in (shown, shown[:1]) if natural else (shown,):
         try:
-            for form in short_forms(cases, platform, row, limit_s, title):
+            for form in short_forms(cases, platform, row, limit_s):
                 made = verified_script(form, row)
                 if made.verified:
                     return made

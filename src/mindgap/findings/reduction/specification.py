@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Graph, GraphError, MindgapError, TensorSpec
+from mindgap.platforms.host_runtime import HostRuntime
 from mindgap.platforms.name import PlatformName
-from mindgap.platforms.protocol import Array, Availability, Executable, Options, Platform, Unsupported
+from mindgap.platforms.protocol import Array, Executable, Unsupported
 from mindgap.run.outcome import Job, Outcome
 
 #: The platform whose workers specify graphs: workers find it by this place.
@@ -75,21 +76,5 @@ class _Specifier:
             raise Unsupported("model", str(error)) from None
 
 
-class SpecifierBackend:
-    """Makes the platform of `SPECIFIER`."""
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        return {}
-
-    def probe(self) -> Availability:
-        return Availability(True)
-
-    def environment(self, options: Options) -> Mapping[str, str]:
-        return {}
-
-    def open(self, options: Options) -> Platform:
-        return _Specifier()
-
-
-BACKEND: Final = SpecifierBackend()
+#: The backend of `SPECIFIER`.
+BACKEND: Final = HostRuntime({}, lambda _: _Specifier())

@@ -16,12 +16,10 @@ from mindgap.aten.torch_private.overloads import schema_of
 from mindgap.findings.reduction import edits
 from mindgap.graph import (
     Arg,
-    Array,
     Constant,
     Graph,
     GraphError,
     Input,
-    Literal as Bytes,
     Node,
     Recipe,
     Ref,
@@ -109,24 +107,7 @@ def _shaped(given: Input, shape: tuple[int, ...], tensors: TensorStore | None) -
     array = materialise(given, tensors)
     if not array.size:
         array = np.ones(1, array.dtype) if given.spec.kind != "int" else np.zeros(1, array.dtype)
-    return Input(TensorSpec.contiguous(given.spec.dtype, shape), _recipe(given, np.resize(array, shape)), given.role)
-
-
-def _recipe(given: Input, array: Array) -> Recipe:
-    return given.recipe if isinstance(given.recipe, Constant) else Bytes(np.ascontiguousarray(array).tobytes())
-
-
-def with_dtype(graph: Graph, old: str, new: str, tensors: TensorStore | None) -> Graph:
-    """Returns the graph with all inputs and arguments of one dtype in another."""
-    inputs: list[Input] = []
-    for given in graph.inputs:
-        if given.spec.dtype == old:
-            with np.errstate(all="ignore"):
-                array = materialise(given, tensors).astype(numpy_dtype(new))
-            given = Input(replace(given.spec, dtype=new), Bytes(np.ascontiguousarray(array).tobytes()), given.role)
-        inputs.append(given)
-    nodes = edits.with_arguments(graph, lambda arg: edits.retyped(arg, old, new))
-    return Graph(tuple(inputs), nodes, graph.outputs)
+    return Input(TensorSpec.contiguous(given.spec.dtype, shape), edits.kept(given, np.resize(array, shape)), given.role)
 
 
 #: Name of values -> the words for inputs that hold them.
@@ -167,11 +148,11 @@ def _filled(given: Input, name: str, number: int, tensors: TensorStore | None) -
             return Uniform(seed, -2.0, -1.0)
         case "integers":
             array = np.random.default_rng(seed).integers(-4, 5, given.spec.shape).astype(numpy_dtype(given.spec.dtype))
-            return Bytes(np.ascontiguousarray(array).tobytes())
+            return edits.recipe_of(array)
         case "nan":
             array = materialise(given, tensors).copy()
             array.reshape(-1)[:1] = np.nan
-            return Bytes(np.ascontiguousarray(array).tobytes())
+            return edits.recipe_of(array)
         case _:
             return Uniform(seed, -1.0, 1.0)
 

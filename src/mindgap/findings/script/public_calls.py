@@ -53,8 +53,6 @@ class PublicCall:
     """The public call that makes a node's results.
 
     - `name`: the function, or `torch.Tensor.METHOD`.
-    - `args`: positions of the node's arguments that it takes by position, in the order in which it takes them. Empty
-      where it takes others than the node's: then `positional` alone decides.
     - `positional`, `keywords`: the call's arguments, as arguments of a graph.
     - `results`: for each tensor that the call returns, in order, the node's result slot; -1 for none of them.
     - `many`: it returns a tuple or a list.
@@ -65,7 +63,6 @@ class PublicCall:
     """
 
     name: str
-    args: tuple[int, ...] = ()
     positional: tuple[Arg, ...] = ()
     keywords: tuple[tuple[str, Arg], ...] = ()
     results: tuple[int, ...] = (0,)
@@ -98,21 +95,17 @@ def _slice(item: Slice) -> str:
     return ":".join([*ends, *([] if item.step is None else [str(item.step)])])
 
 
-def public_call(
-    graph: Graph, index: int, inputs: Sequence[Any] | None = None, *, whole: bool = False
-) -> PublicCall | None:
+def public_call(graph: Graph, index: int, inputs: Sequence[Any] | None = None) -> PublicCall | None:
     """Returns the public call that runs exactly the node's operator and gives its bits; None without one.
 
     `inputs`: the graph's inputs as arrays (default: as their recipes give them). The graph's nodes up to this one are
     run. The call returns every result of the node that something reads, and writes to what the node writes to. Where
     several functions make the call, it is that which validates most: `torch.nn.functional` before `torch`.
-    `whole`: for callers that write it with `source` and `target`. Without it, only calls are returned that `name`,
-    `args` and the node's own keywords tell, and that return one tensor.
     """
     calls: list[PublicCall | None] = []
 
     def visit(call: Call) -> bool:
-        calls.append(call.public(plain=not whole)[0])
+        calls.append(call.public()[0])
         return True
 
     try:
@@ -142,8 +135,8 @@ class Call:
             return ""
         return self.public()[1]
 
-    def public(self, plain: bool = False) -> tuple[PublicCall | None, str]:
-        """Returns the public call, or why there is none. `plain`: one that its name and places tell."""
+    def public(self) -> tuple[PublicCall | None, str]:
+        """Returns the public call, or why there is none."""
         wanted: _Trace | None = None
         internal = sorted(self.slots_read & set(traits(self.node.op).internal_outputs))
         for form in forms(self.graph, self.node, self.slots_read):
@@ -151,8 +144,6 @@ class Call:
             if call_made is None:
                 if form.strict and problem:
                     return None, f"{form.name} refuses its operands: {problem}"
-                continue
-            if plain and (call_made.many or not self._is_plain(form)):
                 continue
             # Not before a function accepts the operands: a kernel may read outside those that it refuses.
             wanted = wanted or self._traced(self._plain())
@@ -165,18 +156,10 @@ class Call:
             return None, f"it reads result {internal[0]}, which no public function returns"
         return None, "no public function makes this call"
 
-    def _is_plain(self, form: Form) -> bool:
-        return (
-            len(form.places) == len(form.positional)
-            and form.keywords == tuple((name, arg) for name, arg in self.node.kwargs if name not in _PLACES)
-            and form.subscript is None
-            and not form.attribute
-        )
-
     def _public(self, form: Form, wanted: _Trace, trace: _Trace, slots: tuple[int, ...]) -> PublicCall:
         return PublicCall(
-            form.name, form.places, form.positional, form.keywords, slots, trace.many, form.subscript,
-            form.attribute, self._functional(wanted),
+            form.name, form.positional, form.keywords, slots, trace.many, form.subscript, form.attribute,
+            self._functional(wanted),
         )  # fmt: skip
 
     def _functional(self, wanted: _Trace) -> str:

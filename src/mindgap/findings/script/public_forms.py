@@ -59,7 +59,6 @@ _OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "rrelu_with_noise": ("rrelu",),
     "_prelu_kernel": ("prelu",),
     "_cdist_forward": ("cdist",),
-    "_embedding_bag": ("embedding_bag",),
     "_embedding_bag_forward_only": ("embedding_bag",),
     "_reshape_alias": ("reshape",),
     "_unsafe_view": ("reshape",),
@@ -67,11 +66,8 @@ _OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "_index_put_impl_": ("index_put_",),
     "split_with_sizes": ("split",),
     "unsafe_split_with_sizes": ("split",),
-    "_linalg_eigvals": ("eigvals",),
-    "_unique": ("unique",),
     "_unique2": ("unique",),
     "unique_dim": ("unique",),
-    "_ctc_loss": ("ctc_loss",),
     "_weight_norm_interface": ("_weight_norm",),
     "_fft_r2c": ("rfftn", "fftn"),
     "_fft_c2c": ("fftn", "ifftn"),
@@ -142,9 +138,9 @@ def forms(graph: Graph, node: Node, slots_read: frozenset[int]) -> Iterator[Form
     for name, function in _functions(packet, graph, given):
         if named < count:
             rest = tuple(zip(facts(node.op).arguments[named:count], node.args[named:], strict=True))
-            yield Form(name, function, node.args[:named], (*rest, *keywords), tuple(range(named)))
+            yield Form(name, function, node.args[:named], (*rest, *keywords))
         for taken in range(count, max(count - _MOST_DROPPED, 0) - (not count), -1):
-            yield Form(name, function, node.args[:taken], keywords, tuple(range(taken)))
+            yield Form(name, function, node.args[:taken], keywords)
 
 
 def functional_forms(node: Node) -> Iterator[Form]:
@@ -152,7 +148,7 @@ def functional_forms(node: Node) -> Iterator[Form]:
     packet = packet_of(node.op)
     if packet.endswith("_"):
         for name, function in _named(packet.removesuffix("_")):
-            yield Form(name, function, node.args, node.kwargs, tuple(range(len(node.args))))
+            yield Form(name, function, node.args, node.kwargs)
 
 
 def _functions(packet: str, graph: Graph, given: Mapping[str, Arg]) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -225,7 +221,7 @@ def _by_parameters(
         tensors.append(keywords.pop(parameter))
     if tensors:
         strict = name.startswith("torch.nn.functional.")
-        yield Form(name, function, tuple(tensors), tuple(keywords.items()), (), strict)
+        yield Form(name, function, tuple(tensors), tuple(keywords.items()), strict)
 
 
 @cache

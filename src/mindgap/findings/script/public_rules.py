@@ -29,7 +29,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One call to try. `places`: positions of the node's arguments that are `positional`, where they are that.
+    """One call to try.
 
     `strict`: the function takes every argument of the operator by name, so that its refusal is a refusal of them.
     `subscript`: of `positional[0][...]`; then there is no function name to print. `attribute`: of a tensor, not called.
@@ -39,7 +39,6 @@ class Form:
     function: Callable[..., Any]
     positional: tuple[Arg, ...]
     keywords: tuple[tuple[str, Arg], ...] = ()
-    places: tuple[int, ...] = ()
     strict: bool = False
     subscript: tuple[Arg | Slice, ...] | None = None
     attribute: bool = False
@@ -67,7 +66,7 @@ def _functional(
     short: str, positional: tuple[Arg, ...], keywords: Sequence[tuple[str, Arg]], strict: bool = True
 ) -> Form:
     return Form(
-        f"torch.nn.functional.{short}", getattr(torch.nn.functional, short), positional, tuple(keywords), (), strict
+        f"torch.nn.functional.{short}", getattr(torch.nn.functional, short), positional, tuple(keywords), strict
     )
 
 

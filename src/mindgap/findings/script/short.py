@@ -184,7 +184,7 @@ def _model(
         lines += [""]
     lines += [f"    def forward({', '.join(['self', *(name for name in names if name not in buffers)])}):"]
     for index, node in enumerate(graph.nodes):
-        public = public_call(graph, index, arrays, whole=True) if with_public else None
+        public = public_call(graph, index, arrays) if with_public else None
         first = graph.first_value[index]
         if public is not None:
             call = public.source(lambda arg: argument(arg, values), functional=True)

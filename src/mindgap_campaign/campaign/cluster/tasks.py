@@ -16,7 +16,7 @@ import numpy as np
 from mindgap.graph import decode
 from mindgap.platforms.name import PlatformName
 from mindgap.run.channel import Frame
-from mindgap.run.cpu import AccountMeter, CpuAccount
+from mindgap.run.cpu import CpuAccount
 from mindgap.run.identity import bytes_of, digest_of, remember
 from mindgap.run.message import graph_bytes, job_frame, read_job
 from mindgap.run.outcome import Job, Outcome
@@ -80,10 +80,6 @@ class ClusterPool:
     def describe(self, platform: PlatformName) -> Mapping[str, Any]:
         """Returns what the platform reported of itself, equally on all nodes that have it."""
         return self._descriptions[platform]
-
-    def meter(self, platform: PlatformName) -> AccountMeter:
-        """Makes what reads the processor seconds of the platform's jobs from now on."""
-        return AccountMeter(self.cpu, platform)
 
 
 def sent_job(header: Mapping[str, Any], arrays: Sequence[Any]) -> Job:

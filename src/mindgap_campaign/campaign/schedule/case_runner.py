@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from mindgap.platforms.name import PlatformName
+from mindgap.run.cpu import CpuMeter
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap_campaign.campaign.cases.case import Case
@@ -92,7 +93,7 @@ class PoolRunner:
         if not cases:
             return
         jobs = [case_job(self.plan, platform, case.graph) for case in cases]
-        meter = self.pool.meter(platform)
+        meter = CpuMeter(self.pool.cpu, platform)
         started = time.monotonic()
         outcomes = self._outcomes(jobs)
         ended = any(outcome.status in ("crash", "timeout", "oom") for outcome in outcomes)

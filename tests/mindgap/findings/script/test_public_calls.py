@@ -21,10 +21,10 @@ A = torch.ops.aten
 NAMES = {number: f"x{number}" for number in range(20)}
 
 
-def last_call(program: Callable[..., Any], folder: Path, *, whole: bool = True) -> PublicCall | None:
+def last_call(program: Callable[..., Any], folder: Path) -> PublicCall | None:
     tensors = TensorStore(folder)
     graph = capture(program, (X,), tensors=tensors)
-    return public_call(graph, len(graph.nodes) - 1, materialise_all(graph, tensors), whole=whole)
+    return public_call(graph, len(graph.nodes) - 1, materialise_all(graph, tensors))
 
 
 def write(arg: Arg) -> str:
@@ -100,13 +100,6 @@ def test_arguments_that_zeros_do_not_show_are_kept(tmp_path: Path) -> None:
 
     found = last_call(program, tmp_path)
     assert found is not None and found.source(write).endswith("(x1, [2, 2], [], [0, 0], False, True, 3)")
-
-
-def test_a_caller_that_takes_places_gets_no_call_that_needs_more(tmp_path: Path) -> None:
-    found = last_call(lambda x: torch.remainder(x, 0.5), tmp_path, whole=False)
-    assert found is not None and (found.name, found.args) == ("torch.remainder", (0, 1))
-    assert last_call(lambda x: torch.max(x, 0), tmp_path, whole=False) is None
-    assert last_call(lambda x: x[:, 1:3], tmp_path, whole=False) is None
 
 
 @pytest.mark.parametrize(
