@@ -7,11 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mindgap.results.rows import SEVERITY, Model, NonFinite, Report, Row
+from mindgap.results.rows import SEVERITY, WITHOUT_VERDICT, Model, NonFinite, Report, Row
 
 _FILE: Final = re.compile(r"(?<=[?&]inputs=)[^&'\s]+")
-#: What has no verdict, between findings and calm rows.
-_WITHOUT: Final = ("not_judged", "unjudged", "not_run", "unsupported", "no_reference")
 
 
 def joined(report: Report, groups: Mapping[str, str]) -> Report:
@@ -77,8 +75,8 @@ def _row(name: str, sets: Sequence[Row]) -> Row:
 
 def _rank(row: Row) -> tuple[int, float]:
     """Where a row stands: findings first, then what has no verdict, then calm rows; equal ones by their distance."""
-    order = _WITHOUT.index(row.word) if row.word in _WITHOUT else SEVERITY.index(row.word)
-    tier = 0 if row.finding else 1 if row.word in _WITHOUT else 2
+    order = WITHOUT_VERDICT.index(row.word) if row.word in WITHOUT_VERDICT else SEVERITY.index(row.word)
+    tier = 0 if row.finding else 1 if row.word in WITHOUT_VERDICT else 2
     return tier * 100 + order, -float(row.metrics.get("relative_error") or 0.0)
 
 

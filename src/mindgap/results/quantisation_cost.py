@@ -46,7 +46,7 @@ class QuantisationCost:
 
 def cost_of(source: str, quantised: Sequence[Array], floats: Sequence[Array]) -> QuantisationCost:
     """Compares the outputs of both models, in order."""
-    if (ours := _forms(quantised)) != (theirs := _forms(floats)):
+    if (ours := forms(quantised)) != (theirs := forms(floats)):
         reason = f"it returns {', '.join(theirs)} where the quantised model returns {', '.join(ours)}"
         return QuantisationCost(source, reason=reason)
     costs = [
@@ -59,7 +59,8 @@ def cost_of(source: str, quantised: Sequence[Array], floats: Sequence[Array]) ->
     return max(costs, key=lambda each: each.largest)
 
 
-def _forms(arrays: Sequence[Array]) -> list[str]:
+def forms(arrays: Sequence[Array]) -> list[str]:
+    """Returns dtypes and shapes in words."""
     return [f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays]
 
 

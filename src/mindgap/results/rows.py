@@ -36,6 +36,8 @@ from mindgap.run.outcome import Outcome, Status
 
 #: Findings, worst first, then what is calm, most serious first.
 SEVERITY: Final[tuple[str, ...]] = (*FINDINGS, "undefined", "internal", "ill_conditioned", "rounding", "identical")
+#: What has no verdict.
+WITHOUT_VERDICT: Final = ("not_judged", "unjudged", "not_run", "unsupported", "no_reference")
 
 
 #: - `same`: the bits of the reference.
@@ -435,8 +437,7 @@ class Report:
 
 def ordered(words: Counter[str]) -> dict[str, int]:
     """Worst first, what has no verdict last."""
-    without = ("not_judged", "unjudged", "not_run", "unsupported", "no_reference")
-    rank = {word: number for number, word in enumerate((*SEVERITY, *without))}
+    rank = {word: number for number, word in enumerate((*SEVERITY, *WITHOUT_VERDICT))}
     return {word: words[word] for word in sorted(words, key=lambda word: rank[word])}
 
 

@@ -15,9 +15,10 @@ from mindgap.graph.compare.verdict import Fault
 from mindgap.judge.pipeline.file_faults import faults_of_nodes
 from mindgap.judge.pipeline.outcome_rows import not_run
 from mindgap.judge.pipeline.own_path_alone import measured, off_words
-from mindgap.judge.pipeline.own_path_reasons import forms, own_path_of, with_fault
+from mindgap.judge.pipeline.own_path_reasons import own_path_of, with_fault
 from mindgap.own_path.runs import FileNodes, OwnRun
 from mindgap.platforms.name import PlatformName
+from mindgap.results.quantisation_cost import forms
 from mindgap.results.rows import Row
 
 #: Runs of a file by platform; None where the platform does not read it.

@@ -13,8 +13,9 @@ from mindgap.graph.compare.verdict import Blame, Fault
 from mindgap.judge.pipeline.file_faults import faults_of_nodes, is_named
 from mindgap.judge.pipeline.file_rows import NodesOn, near, same_bits
 from mindgap.judge.pipeline.own_path_alone import measured, off_words
-from mindgap.judge.pipeline.own_path_reasons import forms, own_path_of, with_fault
+from mindgap.judge.pipeline.own_path_reasons import own_path_of, with_fault
 from mindgap.own_path.runs import OwnRun
+from mindgap.results.quantisation_cost import forms
 from mindgap.results.rows import Row
 
 #: One side is wrong, and the other right, where it is so many times further from the expected outputs.

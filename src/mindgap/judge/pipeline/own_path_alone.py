@@ -20,10 +20,11 @@ from mindgap.judge.pipeline.own_path_comparison import (
     others_words,
     second_compared,
 )
-from mindgap.judge.pipeline.own_path_reasons import forms, own_path_of, with_fault
+from mindgap.judge.pipeline.own_path_reasons import own_path_of, with_fault
 from mindgap.own_path.runs import OwnRun, Sensitivity
 from mindgap.own_path.sizes import FAR
 from mindgap.platforms.name import PlatformName
+from mindgap.results.quantisation_cost import forms
 from mindgap.results.reason_words import random_words, sentence
 from mindgap.results.rows import Row
 

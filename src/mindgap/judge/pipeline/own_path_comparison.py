@@ -14,11 +14,12 @@ from mindgap.graph.compare.metrics import distance, not_finite
 from mindgap.graph.compare.reason import Reason
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.model_files import has_quantised_values, is_declared
-from mindgap.judge.pipeline.own_path_reasons import draws, far_words, forms
+from mindgap.judge.pipeline.own_path_reasons import draws, far_words
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.own_path.runs import OwnRun
 from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName
+from mindgap.results.quantisation_cost import forms
 from mindgap.results.reason_words import random_words
 from mindgap.results.rows import OwnPathStatus, Row
 

@@ -103,11 +103,6 @@ def far_words(run: OwnRun, apart: float, other: str) -> str:
     return f"{run.words} gives other outputs than {other}: {size}, more than rounding explains"
 
 
-def forms(arrays: Sequence[Array]) -> list[str]:
-    """Returns dtypes and shapes in words."""
-    return [f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays]
-
-
 def submodule_culprit(path: str, line: str) -> SubmoduleCulprit:
     """Returns the culprit of a submodule, with the user's line."""
     return SubmoduleCulprit(path, f"{path} ({line})" if path and line else path or line)

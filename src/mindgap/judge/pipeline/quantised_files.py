@@ -16,7 +16,7 @@ from typing import Final
 
 from mindgap.aten.functional import Functional, functionalize
 from mindgap.aten.operators import packet_of
-from mindgap.graph import Array, Graph, GraphError, MindgapError, materialise_all, operands
+from mindgap.graph import Array, Graph, GraphError, MindgapError, materialise_all
 from mindgap.graph.compare.culprit import DtypePolicy, Example, OperatorCulprit
 from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Fault
@@ -32,6 +32,7 @@ from mindgap.judge.quantised import (
     shown_parts,
     sources,
 )
+from mindgap.judge.trace.subgraphs import values_after
 from mindgap.own_path.runs import OwnRun
 from mindgap.platforms.model_formats import ModelFormat, QuantisationRule, formats
 from mindgap.platforms.name import PlatformName
@@ -146,7 +147,8 @@ def _with_unknown(
     """The examinations, undecided where a quantised value before it is not among the integers that the platform showed:
     a step that was taken there is not known."""
     graph, known = functional.graph, frozenset(integers) | frozenset(values)
-    changing = _changing(graph)
+    arguments = {number for number, each in enumerate(graph.inputs) if each.role == "input"}
+    changing = arguments | values_after(graph, arguments)
     examinations: list[QuantisedExamination] = []
     for each in judged:
         unknown = [n for n in sources(graph, each.number, known) if n in changing and n not in integers]
@@ -167,15 +169,6 @@ def _with_shown_integers(
     if one.kind != "discrepant" or one.form or not dequantised:
         return one
     return replace(one, kind="undecided", why="it is not made of the integers that the platform gives as an output")
-
-
-def _changing(graph: Graph) -> frozenset[int]:
-    """The values that are computed from the graph's arguments."""
-    inputs = {number for number, each in enumerate(graph.inputs) if each.role == "input"}
-    for index, node in enumerate(graph.nodes):
-        if not inputs.isdisjoint(operands(node)):
-            inputs.update(graph.results(index))
-    return frozenset(inputs)
 
 
 def _without_faults(

@@ -17,7 +17,7 @@ import torch
 
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import input_tensors
-from mindgap.graph import Decision, Graph, Labels, operands
+from mindgap.graph import Decision, Graph, Labels
 from mindgap.graph.compare.verdict import FINDINGS, OtherDecision, Verdict
 from mindgap.graph.decisions import other_decision, outcome_of
 from mindgap.judge.oracle import Examined, Oracle, OracleError, decision_slots
@@ -25,7 +25,7 @@ from mindgap.judge.oracle.evaluation.formats import is_real
 from mindgap.judge.oracle.examination import SILENT
 from mindgap.judge.trace.judgement import Judgement
 from mindgap.judge.trace.output_verdicts import same_bits
-from mindgap.judge.trace.subgraphs import Array, leading_to
+from mindgap.judge.trace.subgraphs import Array, leading_to, values_after
 
 
 def sizing_values(graph: Graph, decisions: Sequence[Decision], inputs: Sequence[Array]) -> dict[int, torch.Tensor]:
@@ -50,24 +50,15 @@ def without_other_sizes(
     for each in decisions:
         number = graph.outputs[each.output]
         if each.kind in ("count", "token") and not same_bits(ours[each.output], theirs[each.output]):
-            after = _values_after(graph, number)
+            after = values_after(graph, {number})
         elif each.kind == "size" and ours[each.output].shape != theirs[each.output].shape:
-            after = _values_after(graph, number) | (set[int]() if oracle.is_exact(number) else {number})
+            after = values_after(graph, {number}) | (set[int]() if oracle.is_exact(number) else {number})
         else:
             continue
         silent |= {position for position, value in enumerate(graph.outputs) if value in after}
     for position in silent:
         examinations[position] = SILENT
     return examinations, silent
-
-
-def _values_after(graph: Graph, number: int) -> set[int]:
-    """The values that a value leads to."""
-    numbers = {number}
-    for index, node in enumerate(graph.nodes):
-        if not numbers.isdisjoint(operands(node)):
-            numbers.update(graph.results(index))
-    return numbers - {number}
 
 
 def unstable_decisions(oracle: Oracle, inputs: Sequence[Array], numbers: Sequence[int]) -> list[int]:

@@ -16,14 +16,14 @@ import numpy as np
 import torch
 
 from mindgap.aten.tensors import to_torch
-from mindgap.graph import Graph, dtype_name, operands
+from mindgap.graph import Graph, dtype_name
 from mindgap.graph.compare.culprit import Example
 from mindgap.judge.oracle import Examined, Expectation, Oracle, OracleError, examine, rounding_limit
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real, rounded, widen
 from mindgap.judge.oracle.examination import SIGMAS
 from mindgap.judge.oracle.float_classes import class_bits
 from mindgap.judge.trace.dtype_policy import converted, retyped
-from mindgap.judge.trace.subgraphs import Array, leading_to
+from mindgap.judge.trace.subgraphs import Array, leading_to, values_after
 
 #: A dtype -> one with a larger range, in which the same graph shows how far rounding leads. float32 holds sums and
 #: products of float16 that float16 rounds.
@@ -160,11 +160,7 @@ class UnlimitedRange:
 
 def infected(graph: Graph, node: int) -> frozenset[int]:
     """The nodes that a node's result leads to."""
-    nodes = {node}
-    for index in range(node + 1, len(graph.nodes)):
-        if any(graph.producer[number] in nodes for number in operands(graph.nodes[index])):
-            nodes.add(index)
-    return frozenset(nodes - {node})
+    return frozenset(graph.producer[number] for number in values_after(graph, graph.results(node)))
 
 
 def _another(a: torch.Tensor, b: torch.Tensor, limit: torch.Tensor) -> torch.Tensor:

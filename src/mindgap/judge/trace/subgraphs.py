@@ -133,6 +133,15 @@ def window(graph: Graph, last: int, size: int) -> tuple[int, ...]:
     return tuple(sorted(chosen))
 
 
+def values_after(graph: Graph, numbers: Collection[int]) -> set[int]:
+    """The values that are computed from these."""
+    after: set[int] = set()
+    for index, node in enumerate(graph.nodes):
+        if any(number in numbers or number in after for number in operands(node)):
+            after.update(graph.results(index))
+    return after
+
+
 def leading_to(graph: Graph, numbers: Sequence[int]) -> list[int]:
     """The nodes that these values come from, in execution order."""
     nodes = {graph.producer[n] for n in numbers} - {-1}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any, Final, TypeGuard
 
@@ -31,13 +30,7 @@ def summed(
     site: Site, hard_sum: torch.Tensor, two_norm: torch.Tensor, terms: float | torch.Tensor
 ) -> list[Bound | None]:
     """The formula of `bounds` for a first result y = Σx with Σ|x|, ‖x‖₂ and K given; other results are exact."""
-    y = site.results[0].abs()
-    reach = site.u * torch.as_tensor(terms, dtype=torch.float64).clamp_min(1.0).sqrt()
-    hazard = (hard_sum > site.largest / 4) if bool((hard_sum > site.largest / 4).any()) else None
-    typical = reach * (y + two_norm) + site.u * y
-    # Partial sums that grow one way, of equal terms at worst: more than signs at random would leave of them.
-    grown = 2 * site.u * one_sided(terms) * (y - 4 * two_norm).clamp_min(0.0)
-    first = Bound(typical, typical + reach * hard_sum / STRUCTURED + grown, hazard)
+    first = sum_of_terms(site, site.results[0], hard_sum, two_norm, terms, site.u)
     return [first, *([None] * (len(site.results) - 1))]
 
 
@@ -109,12 +102,15 @@ def is_complex(operand: object) -> bool:
     return isinstance(operand, complex) or (isinstance(operand, torch.Tensor) and operand.is_complex())
 
 
-def sum_of_terms(site: Site, y: torch.Tensor, hard: torch.Tensor, norm: torch.Tensor, terms: float, u: float) -> Bound:
+def sum_of_terms(
+    site: Site, y: torch.Tensor, hard: torch.Tensor, norm: torch.Tensor, terms: float | torch.Tensor, u: float
+) -> Bound:
     """A sum of `terms` terms with Σ|x| = `hard` and ‖x‖₂ = `norm`; see `bounds`."""
-    reach = u * math.sqrt(max(terms, 1.0))
+    reach = u * torch.as_tensor(terms, dtype=torch.float64).clamp_min(1.0).sqrt()
     over = hard > site.largest / 4
     hazard = over if bool(over.any()) else None
     typical = reach * (y.abs() + norm) + u * y.abs()
+    # Partial sums that grow one way, of equal terms at worst: more than signs at random would leave of them.
     grown = 2 * u * one_sided(terms) * (y.abs() - 4 * norm).clamp_min(0.0)
     return Bound(typical, typical + reach * hard / STRUCTURED + grown, hazard)
 
