@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from mindgap.aten.dead_nodes import memory_groups
 from mindgap.aten.operators import attribute, callable_of, facts
 from mindgap.aten.state import TORCH_STATE
 from mindgap.aten.tensors import extent
-from mindgap.graph import Arg, Graph, Node, Ref, operands, refs
+from mindgap.graph import Arg, Graph, Node, Ref, operands
 
 #: Called after each node: (node index, its flattened results). May return replacements for the results.
 OnNode = Callable[[int, list[torch.Tensor | None]], "list[torch.Tensor | None] | None"]
@@ -92,23 +93,9 @@ def flatten_result(result: Any) -> list[torch.Tensor | None]:
 
 def written_inputs(graph: Graph) -> tuple[int, ...]:
     """Returns the numbers of the inputs that some node may write to, directly or through a view."""
-    owners: dict[int, set[int]] = {i: {i} for i in range(len(graph.inputs))}
-    written: set[int] = set()
-    number = len(graph.inputs)
-    for node in graph.nodes:
-        known = facts(node.op)
-        aliased: set[int] = set()
-        for position, arg in [*enumerate(node.args), *node.kwargs]:
-            if position in known.mutates or position in known.views:
-                roots = {r for i in refs(arg) for r in owners.get(i, ())}
-                aliased |= roots
-                if position in known.mutates:
-                    written |= roots
-        for _ in node.outputs:
-            if aliased:
-                owners[number] = aliased
-            number += 1
-    return tuple(sorted(written))
+    memory, writes = memory_groups(graph)
+    written = set[int]().union(*writes)
+    return tuple(number for number in range(len(graph.inputs)) if memory[number] in written)
 
 
 def clone_strided(tensor: torch.Tensor) -> torch.Tensor:

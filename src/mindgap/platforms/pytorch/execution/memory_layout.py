@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from mindgap.aten.operators import facts
-from mindgap.graph import Graph, TensorSpec, contiguous_stride, refs
+from mindgap.aten.dead_nodes import memory_groups
+from mindgap.graph import Graph, TensorSpec, contiguous_stride
 from mindgap.platforms.protocol import Unsupported
 
 #: Operators that name memory rather than elements: with other strides they would mean something else.
@@ -40,26 +40,12 @@ def with_memory_layout(graph: Graph, layout: str) -> Graph:
 
 def written_later(graph: Graph) -> list[bool]:
     """Returns, for each node, whether a later node may write to memory that its results share."""
-    owners: dict[int, frozenset[int]] = {i: frozenset({i}) for i in range(len(graph.inputs))}
-    made: list[frozenset[int]] = []
-    last_write: dict[int, int] = {}
-    number = len(graph.inputs)
-    for index, node in enumerate(graph.nodes):
-        known = facts(node.op)
-        shared: set[int] = set()
-        for position, arg in [*enumerate(node.args), *node.kwargs]:
-            if position in known.mutates or position in known.views:
-                roots = {root for value in refs(arg) for root in owners[value]}
-                shared |= roots
-                if position in known.mutates:
-                    last_write.update(dict.fromkeys(roots, index))
-        results: set[int] = set()
-        for _ in node.outputs:
-            owners[number] = frozenset(shared or {number})
-            results |= owners[number]
-            number += 1
-        made.append(frozenset(results))
-    return [any(last_write.get(root, -1) > index for root in roots) for index, roots in enumerate(made)]
+    memory, writes = memory_groups(graph)
+    last_write = {group: index for index, groups in enumerate(writes) for group in groups}
+    return [
+        any(last_write.get(memory[value], -1) > index for value in graph.results(index))
+        for index in range(len(graph.nodes))
+    ]
 
 
 def _laid(spec: TensorSpec, layout: str) -> TensorSpec:
