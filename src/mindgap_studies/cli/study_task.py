@@ -118,16 +118,18 @@ def task(
 
 
 def _status(result: TaskResult, max_flips: int | None) -> Exit:
-    from mindgap_studies.task.study import dataset_problem, unnamed_classes
+    """Names on standard error what is not passed, and returns the exit status: as the rows of a test report."""
+    from mindgap_studies.task.study import answer_rows, dataset_problem, unnamed_classes
 
-    for column, why in result.failures.items():
-        complain(f"not run: {why if why.startswith(column.name) else f'{column.name}: {why}'}")
-    for place, (sample, why) in enumerate(result.problems.items()):
-        if place == _NAMED:
-            complain(f"… and {len(result.problems) - _NAMED} more samples are left out (--json names all)")
-            break
+    rows = answer_rows(result, max_flips)
+    for row in rows:
+        if row.question == "task" and row.state != "passed":
+            what = row.detail.removeprefix(f"{row.platform}: ")
+            complain(f"{'not run: ' if row.state == 'unknown' else ''}{row.platform}: {what}")
+    for sample, why in list(result.problems.items())[:_NAMED]:
         complain(f"sample {sample} is left out: {why}")
-    status = Exit.WRONG_USE if result.failures or result.problems else Exit.NOTHING_FOUND
+    if (more := len(result.problems) - _NAMED) > 0:
+        complain(f"… and {more} more samples are left out (--json names all)")
     if unnamed := unnamed_classes(result):
         complain(
             f"the reference's label of {unnamed} of {len(result.truths)} samples is none of the dataset's "
@@ -136,21 +138,8 @@ def _status(result: TaskResult, max_flips: int | None) -> Exit:
         )
     if wanting := dataset_problem(result):
         complain(wanting)
-        status = Exit.WRONG_USE
-    for column in result.columns:
-        if beyond := sum(flip.column == column.name and flip.verdict == "beyond" for flip in result.flips):
-            complain(f"{beyond} flips on {column.name} are beyond rounding")
-            status = Exit.FINDINGS
-        if count := result.not_finite(column):
-            complain(f"{column.name}: outputs of {count} samples have NaN or infinities; they count as wrong")
-            status = Exit.FINDINGS
-    if max_flips is not None:
-        for column in result.columns:
-            flips = sum(flip.column == column.name for flip in result.flips)
-            if flips > max_flips:
-                complain(f"--max-flips {max_flips}: {flips} flips on {column.name}")
-                status = Exit.FINDINGS
-    return status
+    states = {row.state for row in rows}
+    return Exit.FINDINGS if "found" in states else Exit.WRONG_USE if "unknown" in states else Exit.NOTHING_FOUND
 
 
 def _classes(given: str) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ from typing import Final
 import numpy as np
 
 from mindgap.graph import Array
+from mindgap_studies.results.predictions import Prediction
 
 #: The overlap (intersection over union) from which a box counts as another.
 OVERLAP: Final = 0.5
-#: The boxes of an image one after the other, their labels, and their scores.
-Detections = tuple[Sequence[float], Sequence[int], Sequence[float]]
+#: The score from which a detection counts as an object.
+LEAST_SCORE: Final = 0.5
 
 
 def box_array(flat: Sequence[float]) -> Array:
@@ -33,18 +34,27 @@ def areas(boxes: Array) -> Array:
     return np.clip(boxes[:, 2:] - boxes[:, :2], 0, None).prod(1)
 
 
-def same_objects(ours: Detections, theirs: Detections, least: float = 0.5) -> bool:
-    """Returns whether two detections show the same objects: those that score at least `least` have one partner each,
-    with the same label and an overlap of `OVERLAP`."""
-    sides = [[place for place, score in enumerate(one[2]) if score >= least] for one in (ours, theirs)]
+def taken(shared: Array, fits: Array) -> list[bool]:
+    """Returns for each row, in order, whether it takes a free column that it fits, that of the largest overlap.
+
+    shared: overlaps, [N, M]. fits: [N, M].
+    """
+    free = np.ones(fits.shape[1], np.bool_)
+    rows: list[bool] = []
+    for row, allowed in zip(shared, fits, strict=True):
+        left = free & allowed
+        rows.append(bool(left.any()))
+        if rows[-1]:
+            free[int(np.where(left, row, -1.0).argmax())] = False
+    return rows
+
+
+def same_objects(ours: Prediction, theirs: Prediction) -> bool:
+    """Returns whether two detections show the same objects: those that score at least `LEAST_SCORE` have one partner
+    each, with the same label and an overlap of `OVERLAP`."""
+    sides = [np.flatnonzero(np.asarray(one.scores) >= LEAST_SCORE) for one in (ours, theirs)]
     if len(sides[0]) != len(sides[1]):
         return False
-    shared = overlaps(box_array(ours[0])[sides[0]], box_array(theirs[0])[sides[1]])
-    free = np.ones(len(sides[1]), np.bool_)
-    for row, place in zip(shared, sides[0], strict=True):
-        alike = np.asarray([theirs[1][other] == ours[1][place] for other in sides[1]], np.bool_)
-        fits = free & alike & (row >= OVERLAP)
-        if not fits.any():
-            return False
-        free[int(np.where(fits, row, -1.0).argmax())] = False
-    return True
+    shared = overlaps(box_array(ours.boxes)[sides[0]], box_array(theirs.boxes)[sides[1]])
+    labels = [np.asarray(one.labels)[side] for one, side in zip((ours, theirs), sides, strict=True)]
+    return all(taken(shared, (labels[0][:, None] == labels[1]) & (shared >= OVERLAP)))

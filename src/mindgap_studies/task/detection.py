@@ -19,11 +19,11 @@ import numpy as np
 
 from mindgap.graph import Array
 from mindgap_studies.results.predictions import NOT_FINITE, Prediction, Truth
-from mindgap_studies.task.boxes import OVERLAP, areas, box_array, overlaps
+from mindgap_studies.task.boxes import OVERLAP, areas, box_array, overlaps, taken
 
 
-def localised(prediction: Prediction, truth: Truth, guesses: int = 5) -> bool:
-    """Returns whether one of the first guesses has the right label and a box that overlaps a true one by `OVERLAP`.
+def localised(prediction: Prediction, truth: Truth) -> bool:
+    """Returns whether one of the first five guesses has the right label and a box that overlaps a true one.
 
     Of a prediction with one box, all guesses have that box.
     """
@@ -31,7 +31,7 @@ def localised(prediction: Prediction, truth: Truth, guesses: int = 5) -> bool:
     boxes = box_array(prediction.boxes)
     if len(boxes) == 1:
         boxes = np.repeat(boxes, len(prediction.labels), 0)
-    right = [place for place, label in enumerate(prediction.labels[:guesses]) if label == truth.labels[0]]
+    right = [place for place, label in enumerate(prediction.labels[:5]) if label == truth.labels[0]]
     return bool(right) and bool((overlaps(boxes[right], true) >= OVERLAP).any())
 
 
@@ -65,21 +65,10 @@ def _precision_of(label: int, predictions: Mapping[int, Prediction], truths: Map
         mine = [place for place, each in enumerate(one.labels) if each == label]
         mine.sort(key=lambda place, scores=one.scores: -scores[place])
         scores += [one.scores[place] for place in mine]
-        hits += _hits(box_array(one.boxes)[mine], true)
+        shared = overlaps(box_array(one.boxes)[mine], true)
+        hits += taken(shared, shared >= required_overlap(true))
     order = np.argsort(-np.asarray(scores), kind="stable")
     return _area(np.asarray(hits, np.bool_)[order], total)
-
-
-def _hits(boxes: Array, true: Array) -> list[bool]:
-    """Returns for each detection, best first, whether it takes a free true box."""
-    shared, needed, free = overlaps(boxes, true), required_overlap(true), np.ones(len(true), np.bool_)
-    hits: list[bool] = []
-    for row in shared:
-        fits = free & (row >= needed)
-        hits.append(bool(fits.any()))
-        if fits.any():
-            free[int(np.where(fits, row, -1.0).argmax())] = False
-    return hits
 
 
 def _area(hits: Array, total: int) -> float:

@@ -25,19 +25,19 @@ def mcnemar(lost: int, gained: int) -> float:
     return float(binomtest(lost, lost + gained).pvalue) if lost + gained else 1.0
 
 
-def calibration_error(confidences: Sequence[float], right: Sequence[bool], bins: int = BINS) -> float | None:
+def calibration_error(confidences: Sequence[float], right: Sequence[bool]) -> float | None:
     """Returns the expected calibration error: the mean over samples of |accuracy - mean confidence| of their bin.
 
-    Bins have equal width, open on the left: a confidence of exactly i/bins belongs to bin i, counted from 1. None
+    Bins have equal width, open on the left: a confidence of exactly i/15 belongs to bin i, counted from 1. None
     without samples, or where a confidence is not finite.
     """
     held = np.asarray(confidences, np.float64)
     if not held.size or not np.isfinite(held).all():
         return None
     hits = np.asarray(right, np.float64)
-    places = np.clip(np.ceil(held * bins).astype(np.int64) - 1, 0, bins - 1)
-    counts = np.bincount(places, minlength=bins)
-    apart = np.abs(np.bincount(places, hits, bins) - np.bincount(places, held, bins))
+    places = np.clip(np.ceil(held * BINS).astype(np.int64) - 1, 0, BINS - 1)
+    counts = np.bincount(places, minlength=BINS)
+    apart = np.abs(np.bincount(places, hits, BINS) - np.bincount(places, held, BINS))
     return float(apart[counts > 0].sum() / held.size)
 
 

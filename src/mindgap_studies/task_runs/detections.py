@@ -17,13 +17,12 @@ from mindgap.aten.functional import functionalize
 from mindgap.graph import Array, GraphError, MindgapError, TensorStore
 from mindgap.judge.oracle import FEW, Expectation, Oracle, OracleError, decision_slots, rounding_limit
 from mindgap_studies.results.predictions import Flip, NearTie
+from mindgap_studies.task.boxes import LEAST_SCORE
 from mindgap_studies.task_runs.columns import ModelForm
 from mindgap_studies.task_runs.compared_detections import ComparedDetections, in_rows
 from mindgap_studies.task_runs.graph_choices import Tie, choice_ties, watched_values
 from mindgap_studies.task_runs.near_ties import NarrowArithmetic
 
-#: The score from which a detection counts as an object (`graph.compare.boxes.same_objects`).
-LEAST_SCORE: Final = 0.5
 #: The share of the threshold, or of the largest coordinate of a box, from which a limit is no rounding but a jump.
 _JUMPS: Final = 0.1
 

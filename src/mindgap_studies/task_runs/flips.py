@@ -11,9 +11,9 @@ import numpy as np
 from mindgap.graph import Array, MindgapError, TensorStore
 from mindgap.platforms.name import parse
 from mindgap_studies.results.predictions import NOT_FINITE, ComparedForm, Flip, Prediction, TaskResult, Truth
-from mindgap_studies.task_runs.columns import ColumnRunner, ModelForm, filled
+from mindgap_studies.task.boxes import LEAST_SCORE, same_objects
+from mindgap_studies.task_runs.columns import ModelForm, filled
 from mindgap_studies.task_runs.detections import (
-    LEAST_SCORE,
     DetectionSide,
     ExactDetections,
     exact_detections,
@@ -51,7 +51,7 @@ def flips_of(result: TaskResult, column: ComparedForm) -> Iterator[Flip]:
     for sample, mine in result.predictions[column].items():
         theirs, truth = result.predictions[result.reference][sample], result.truths[sample]
         if result.task == "detection":
-            if mine.finite != theirs.finite or not _same_objects(mine, theirs):
+            if mine.finite != theirs.finite or not same_objects(mine, theirs):
                 yield Flip(column.name, sample, 0, -1, -1, -1, "unjudged", shows=_objects(theirs, mine))
             continue
         count = len(truth.labels) if result.task == "language" else 1
@@ -63,17 +63,11 @@ def flips_of(result: TaskResult, column: ComparedForm) -> Iterator[Flip]:
                 )  # fmt: skip
 
 
-def _same_objects(mine: Prediction, theirs: Prediction) -> bool:
-    from mindgap_studies.task.boxes import same_objects
-
-    return same_objects((mine.boxes, mine.labels, mine.scores), (theirs.boxes, theirs.labels, theirs.scores))
-
-
 def _objects(before: Prediction, after: Prediction) -> str:
     def words(one: Prediction) -> str:
         if not one.finite:
             return "NaN or infinities"
-        labels = sorted(label for label, score in zip(one.labels, one.scores, strict=True) if score >= 0.5)
+        labels = sorted(label for label, score in zip(one.labels, one.scores, strict=True) if score >= LEAST_SCORE)
         return " ".join(map(str, labels)) or "nothing"
 
     ours, theirs = words(after), words(before)
@@ -186,9 +180,8 @@ class FlipSearch:
         run, place, truth = self.run, batch.places[flip.sample], self.found.truths[flip.sample]
         sides: list[DetectionSide] = []
         for each in (column, home):
-            runner = ColumnRunner(run.forms[each.form], each, run.pool, run.files, run.settings.deadline_s)
             try:
-                outputs = runner.outputs(batch.inputs)
+                outputs = run.runner(each).outputs(batch.inputs)
             except MindgapError as error:
                 return replace(flip, note=f"it did not run again: {error}")
             (again,) = predictions_of("detection", outputs, outputs, [truth], place)
@@ -216,7 +209,7 @@ class FlipSearch:
         """Whether the form gives on the reference what it gives on the column."""
         if self.found.task == "detection":
             mine = self.found.predictions[column][flip.sample]
-            return mine.finite == there.finite and _same_objects(mine, there)
+            return mine.finite == there.finite and same_objects(mine, there)
         return there.labels[flip.position] == flip.after
 
     def _look_for_origins(self, columns: Sequence[ComparedForm], flips: dict[int, Flip]) -> None:
@@ -378,7 +371,6 @@ class FlipSearch:
 
     def _runs_as_before(self, batch: _Batch, truths: Sequence[Truth]) -> bool:
         """Whether the reference gives on a batch what the store has of it: that has no digest of the inputs."""
-        run, result = self.run, self.found
-        runner = ColumnRunner(run.forms[""], result.reference, run.pool, run.files, run.settings.deadline_s)
-        outputs = runner.outputs(batch.inputs)
+        result = self.found
+        outputs = self.run.runner(result.reference).outputs(batch.inputs)
         return not any(moved(result, outputs, truth, batch.places[truth.sample]) for truth in truths)

@@ -74,10 +74,6 @@ class TaskRun:
         result = TaskResult(self.model, self.client.dataset, facts.task, facts.classes, tuple(self.columns))
         for form in self.forms.values():
             form.check(facts.task, None if not form.name else self.forms[""])
-        runners = {
-            each: ColumnRunner(self.forms[each.form], each, self.pool, self.files, self.settings.deadline_s)
-            for each in self.columns
-        }
         result.predictions = {column: self.kept.predictions(column) for column in self.columns}
         truths, problems = self.kept.truths()
         batch, start = self.forms[""].batch, 0
@@ -89,7 +85,7 @@ class TaskRun:
                 result.truths |= {sample: truths[sample] for sample in samples if sample in truths}
                 result.problems |= {sample: problems[sample] for sample in samples if sample not in truths}
                 result.taken_over += count
-            elif self._batch(result, runners, start, count, truths):
+            elif self._batch(result, start, count, truths):
                 break
             start += count
             self.tell(start, limit, "")
@@ -111,10 +107,11 @@ class TaskRun:
             for n in range(start, start + count)
         )
 
-    def _batch(
-        self, result: TaskResult, runners: Mapping[ComparedForm, ColumnRunner], start: int, count: int,
-        known: Mapping[int, Truth],
-    ) -> bool:  # fmt: skip
+    def runner(self, column: ComparedForm) -> ColumnRunner:
+        """Returns what runs a column."""
+        return ColumnRunner(self.forms[column.form], column, self.pool, self.files, self.settings.deadline_s)
+
+    def _batch(self, result: TaskResult, start: int, count: int, known: Mapping[int, Truth]) -> bool:
         """Runs the columns that the store does not have of one batch. Returns whether the dataset ends with it."""
         read = self.client.read(start, count)
         self.digests[start] = read_digest(read)
@@ -127,7 +124,7 @@ class TaskRun:
         if read.truths:
             inputs = filled(read.inputs, self.forms[""].batch)
             try:
-                reference = runners[result.reference].outputs(inputs)
+                reference = self.runner(result.reference).outputs(inputs)
             except ColumnFailed as error:
                 raise MindgapError(f"the reference does not run: {error}") from None
             good = self._in_range(result.task, read.truths, reference, problems)
@@ -138,12 +135,12 @@ class TaskRun:
             shares = result.task != "detection" and are_probabilities(reference[0].astype(np.float64))
             if shares:
                 result.note("the outputs are probabilities: each row sums to 1; margins are of probabilities")
-            for column, runner in runners.items():
+            for column in self.columns:
                 missing = [truth for truth in good if truth.sample not in result.predictions[column]]
                 if column in result.failures or not missing:
                     continue
                 try:
-                    outputs = reference if column == result.reference else runner.outputs(inputs)
+                    outputs = reference if column == result.reference else self.runner(column).outputs(inputs)
                     made[column] = []
                     for truth in missing:
                         made[column] += predictions_of(result.task, outputs, reference, [truth], places[truth.sample])

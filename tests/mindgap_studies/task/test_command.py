@@ -40,7 +40,7 @@ def test_json_page_tables_and_status(tmp_path: Path) -> None:
     arguments = ["study", "task", "model.py:make", "data.npz", "-p", "cpu/jit", "--form", "other=model.py:other"]
     arguments += ["--batch", "4", "--json", "--html", "page.html", "--csv", "csv", "--max-flips"]
     ran = mindgap(*arguments, "0", cwd=tmp_path)
-    assert ran.status == 1 and "--max-flips 0: 4 flips on other on cpu/jit" in ran.err
+    assert ran.status == 1 and "other on cpu/jit: 4 flips, and 0 are allowed" in ran.err
     data = json.loads(ran.out)
     assert [row["flips"] for row in data["columns"]] == [0, 0, 4, 4]
     assert {file.stem for file in (tmp_path / "csv").iterdir()} == {"columns", "danger", "flips"}

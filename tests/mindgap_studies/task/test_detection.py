@@ -63,19 +63,16 @@ def test_a_detection_takes_the_free_box_of_highest_overlap_across_images_by_scor
 
 
 def test_the_same_objects_have_one_partner_each() -> None:
-    def sides(one: Prediction):
-        return one.boxes, one.labels, one.scores
-
     reference = found(0, (1, 0.9, TRUE), (2, 0.6, (200.0, 0, 300, 100)), (3, 0.4, TRUE))
     moved = found(0, (2, 0.7, (201.0, 0, 301, 100)), (1, 0.8, (5.0, 0, 105, 100)))
-    assert same_objects(sides(moved), sides(reference))
+    assert same_objects(moved, reference)
     for other in (
         found(0, (1, 0.9, TRUE)),
         found(0, (1, 0.9, TRUE), (4, 0.6, (200.0, 0, 300, 100))),
         found(0, (1, 0.9, TRUE), (2, 0.6, (260.0, 0, 360, 100))),
         found(0, (1, 0.9, TRUE), (1, 0.9, TRUE)),
     ):
-        assert not same_objects(sides(other), sides(reference))
+        assert not same_objects(other, reference)
 
 
 def test_coco_precision_is_pycocotools() -> None:

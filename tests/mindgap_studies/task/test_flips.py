@@ -142,7 +142,8 @@ def test_nan_is_beyond_rounding_and_a_finding(forms, capsys: pytest.CaptureFixtu
     (flip,) = found.flips
     assert (flip.sample, flip.after, flip.verdict) == (1, NOT_FINITE, "beyond")
     assert _status(found, None) == Exit.FINDINGS
-    assert "cpu/jit: outputs of 1 samples have NaN or infinities" in capsys.readouterr().err
+    said = "cpu/jit: 1 flips are beyond rounding; outputs of 1 samples have NaN or infinities"
+    assert said in capsys.readouterr().err
     (facts,) = [column_facts(found, each) for each in found.columns if each == column]
     assert (facts["top1_error_share"], facts["lost"], facts["ece"]) == (0.25, 1, None)
     print_page(task_page(found), out := io.StringIO())
@@ -234,6 +235,7 @@ def test_a_form_of_a_detector_is_compared_with_itself_on_the_reference() -> None
 def test_flips_beyond_rounding_are_findings() -> None:
     found = TaskResult("m", "d", "classification", (), (HOME, FILE))
     found.truths = {0: Truth(0, (0,)), 1: Truth(1, (1,))}
+    found.predictions = {each: {n: Prediction(n, (n,), 0.5, 0.75, 0.3) for n in (0, 1)} for each in (HOME, FILE)}
     found.flips = [Flip(FILE.name, 0, 0, 0, 0, 1, "other form")]
     assert _status(found, None) == Exit.NOTHING_FOUND
     found.flips = [Flip(FILE.name, 0, 0, 0, 0, 1, "beyond")]

@@ -199,7 +199,8 @@ def batch_of(
         {"": SimpleNamespace(batch=2)}, columns, client, None, None,
         SimpleNamespace(keep=lambda good, problems, made: kept.append((good, made))), TaskSettings(), None, "m",
     )  # fmt: skip
-    run._batch(found, {column: runner(column.platform) for column in columns}, 0, 2, known)
+    run.runner = lambda column: runner(column.platform)
+    run._batch(found, 0, 2, known)
     ((good, made),) = kept
     return ran, {column: len(rows) for column, rows in made.items()}, good
 
