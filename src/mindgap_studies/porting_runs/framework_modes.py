@@ -144,12 +144,10 @@ def functions_of(modules: Mapping[str, ModuleType]) -> dict[str, Callable[..., A
     return dict(callables.values())
 
 
-def inner_modules(
-    prefix: str, module: ModuleType, left_out: Sequence[str], depth: int = 4
-) -> Iterator[tuple[str, Any]]:
-    """Yields a module and the public modules in it, outer ones first."""
+def inner_modules(prefix: str, module: ModuleType, left_out: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Yields a module and the public modules in it, outer ones first, four levels."""
     level, seen = [(prefix, module)], {id(module)}
-    for _ in range(depth):
+    for _ in range(4):
         yield from level
         inner = [
             (f"{name}.{part}", value)

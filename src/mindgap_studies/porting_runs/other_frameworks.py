@@ -32,14 +32,12 @@ class _FoundCall:
 
 
 class OtherFramework:
-    """One framework with its worker. Use as a context manager: leaving it ends the worker.
+    """One framework with its worker, in the environment of that name. Use as a context manager: leaving it ends the
+    worker."""
 
-    `environment`: the name of the environment that has the framework.
-    """
-
-    def __init__(self, name: str, environment: str, settings: PortingSettings) -> None:
+    def __init__(self, name: str, settings: PortingSettings) -> None:
         """Raises `EnvironmentProblem` where there is no such environment, or no worker can run there."""
-        where = find(environment)
+        where = find(name)
         where.check()
         self.name, self._settings = name, settings
         limits = RequestLimits(_START_S)
@@ -57,6 +55,7 @@ class OtherFramework:
         return self._client.about["source"]
 
     def uses(self, calls: Mapping[str, int]) -> tuple[Counter[str], int]:
+        """Returns calls by public function, of calls by any name, and how many public functions there are."""
         answer = self._ask({"kind": "usage", "calls": dict(calls)})
         return Counter(answer["uses"]), answer["public"]
 

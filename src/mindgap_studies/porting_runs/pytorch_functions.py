@@ -85,6 +85,7 @@ class PyTorchFunctions:
         self._client.close()
 
     def uses(self, calls: Mapping[str, int]) -> tuple[Counter[str], int]:
+        """Returns calls by public function, of calls by any name, and how many public functions there are."""
         public = _public()
         return uses_of_public(public, calls), len(public)
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.platforms.environments import find
@@ -26,7 +25,6 @@ from mindgap_studies.results.ported_functions import (
     MOST_RUNS,
     FrameworkDraw,
     FunctionCell,
-    Latency,
     PortingSettings,
     PortingStudy,
     StudyFile,
@@ -39,29 +37,7 @@ FRAMEWORKS: Final = {"pytorch": "torch", "jax": "jax", "tensorflow": "tensorflow
 Progress = Callable[[int, int, str], None]
 
 
-class _Framework(Protocol):
-    name: str
-
-    def versions(self) -> Mapping[str, str]: ...
-
-    @property
-    def source(self) -> str: ...
-
-    def uses(self, calls: Mapping[str, int]) -> tuple[Counter[str], int]:
-        """Returns calls by public function, of calls by any name, and how many public functions there are."""
-        ...
-
-    def untestable(self, function: str) -> str:
-        """Returns why a function cannot be tried, empty where it can."""
-        ...
-
-    def targets(self) -> dict[str, str]: ...
-
-    def cells(self, function: str, targets: Sequence[str]) -> list[FunctionCell]: ...
-
-    def measured_pass(
-        self, cells: Sequence[FunctionCell], tick: Progress
-    ) -> Iterator[tuple[FunctionCell, Latency | str]]: ...
+_Framework = PyTorchFunctions | OtherFramework
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +113,15 @@ def _study_framework(
     name: str, request: PortingRequest, folders: Sequence[Path], file: StudyFile, study: PortingStudy,
     progress: Progress,
 ) -> None:  # fmt: skip
-    settings = request.settings
+    settings, packages = request.settings, own_packages()
+    opened: _Framework
     if name == "pytorch":
-        with PyTorchFunctions(request.platforms, settings, default_tensor_store()) as framework:
-            _compare(framework, own_packages(), request, folders, file, study, progress)
-            _measure(framework, file, study, progress)
+        opened = PyTorchFunctions(request.platforms, settings, default_tensor_store())
     else:
-        with OtherFramework(name, name, settings) as framework:
-            _compare(framework, [*environment_packages(name), *own_packages()], request, folders, file, study, progress)
-            _measure(framework, file, study, progress)
+        opened, packages = OtherFramework(name, settings), [*environment_packages(name), *packages]
+    with opened as framework:
+        _compare(framework, packages, request, folders, file, study, progress)
+        _measure(framework, file, study, progress)
 
 
 def _compare(
