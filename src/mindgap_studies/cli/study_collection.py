@@ -51,8 +51,8 @@ def collect_machine(
     with result_stream() as out:
         with counting() as tick:
             found = collect(
-                path, subjects_of, settings, complete=not quick, budget_s=budget_s,
-                probes=PROBES if probes is None else probes, on_progress=tick,
+                path, subjects_of, settings, budget_s=budget_s, probes=PROBES if probes is None else probes,
+                on_progress=tick,
             )  # fmt: skip
         out.write(_summary(path, found))
         left = len(settings) - len(found.settings)

@@ -3,59 +3,42 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
 
 import numpy as np
 
 from mindgap.graph import Array
-from mindgap.graph.compare.digest import Sketch, digest_array
-from mindgap_studies.equivalence.prefix_digests import Prefixes, value_digests
-from mindgap_studies.machines.collected_file import packed, unpacked
-
-_UNUSED: Final = ("sample",)
+from mindgap.graph.compare.digest import digest_array
+from mindgap_studies.equivalence.prefix_digests import value_digests
+from mindgap_studies.machines.collected_file import packed
 
 
 @dataclass(frozen=True)
 class NewClass:
-    """A class of a value that was not seen before."""
+    """A class of a value that was not seen before. `prefixes`: its digests, packed."""
 
     subject: str
     value: int
     digest: str
-    prefixes: Prefixes
-    sketch: Mapping[str, Any] | None
-
-    def to_json(self) -> list[Any]:
-        return [self.subject, self.value, self.digest, packed(self.prefixes), self.sketch]
-
-    @staticmethod
-    def from_json(entry: list[Any]) -> NewClass:
-        subject, value, digest, prefixes, sketch = entry
-        return NewClass(subject, value, digest, unpacked(prefixes), sketch)
+    prefixes: str
 
 
 @dataclass(frozen=True)
 class NewMask:
-    """Which elements of a class deviate from the reference, the first array of the value that was compared."""
+    """Which elements of a class deviate from the reference, the first array of the value that was compared. `bits`: a
+    bit for each of `size` elements, compressed, as text."""
 
     subject: str
     value: int
     digest: str
-    mask: Array
+    bits: str
+    size: int
 
-    def to_json(self) -> list[Any]:
-        bits = base64.b64encode(zlib.compress(np.packbits(self.mask).tobytes())).decode()
-        return [self.subject, self.value, self.digest, bits, int(self.mask.size)]
-
-    @staticmethod
-    def from_json(entry: list[Any]) -> NewMask:
-        subject, value, digest, bits, size = entry
-        raw = np.frombuffer(zlib.decompress(base64.b64decode(bits)), np.uint8)
-        return NewMask(subject, value, digest, np.unpackbits(raw, count=size).astype(bool))
+    @property
+    def mask(self) -> Array:
+        raw = np.frombuffer(zlib.decompress(base64.b64decode(self.bits)), np.uint8)
+        return np.unpackbits(raw, count=self.size).astype(bool)
 
 
 class ClassTable:
@@ -68,15 +51,12 @@ class ClassTable:
         self._compared: set[tuple[str, int, str]] = set()
         self._references: dict[tuple[str, int], Array] = {}
 
-    def number_of(self, subject: str, value: int, values: Array, sketch: Sketch | None) -> int:
+    def number_of(self, subject: str, value: int, values: Array) -> int:
         digest = digest_array(values)
         known = self._numbers.get((subject, value, digest))
         if known is not None:
             return known
-        facts = None if sketch is None else {
-            name: each for name, each in dataclasses.asdict(sketch).items() if name not in _UNUSED
-        }  # fmt: skip
-        return self.add(NewClass(subject, value, digest, value_digests(values), facts))
+        return self.add(NewClass(subject, value, digest, packed(value_digests(values))))
 
     def add(self, new: NewClass) -> int:
         known = self.classes.setdefault((new.subject, new.value), [])
@@ -92,7 +72,8 @@ class ClassTable:
         reference = self._references.setdefault((subject, value), values.copy())
         same = (reference == values) & (np.signbit(reference) == np.signbit(values))
         deviates = ~(same | (np.isnan(reference) & np.isnan(values))).reshape(-1)
-        self.add_mask(NewMask(subject, value, digest, deviates))
+        bits = base64.b64encode(zlib.compress(np.packbits(deviates).tobytes())).decode()
+        self.add_mask(NewMask(subject, value, digest, bits, deviates.size))
 
     def add_mask(self, new: NewMask) -> None:
         self.masks.append(new)
@@ -108,6 +89,6 @@ class ClassTable:
         """Returns how many elements of each compared value differ between any two classes, and how many there are."""
         found: dict[tuple[str, int], Array] = {}
         for each in self.masks:
-            key = each.subject, each.value
-            found[key] = each.mask | found[key] if key in found else each.mask
+            key, mask = (each.subject, each.value), each.mask
+            found[key] = mask | found[key] if key in found else mask
         return {key: (int(mask.sum()), int(mask.size)) for key, mask in found.items()}

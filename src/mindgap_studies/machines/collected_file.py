@@ -27,9 +27,9 @@ from mindgap_studies.machines.observations import (
 )
 
 FORMAT: Final = "mindgap machine observations"
-#: Version 2 may have no class for a value that a platform does not show.
-VERSION: Final = 2
-_READ: Final = (1, 2)
+#: From version 2 on there may be no class for a value that a platform does not show. Earlier ones have sketches too.
+VERSION: Final = 3
+_READ: Final = (1, 2, 3)
 #: No file of this format is larger when unpacked.
 _LARGEST: Final = 1 << 28
 _LEVEL: Final = 19
@@ -46,7 +46,6 @@ def encode(collected: MachineObservations) -> bytes:
     document = {
         "format": FORMAT,
         "version": VERSION,
-        "complete": collected.complete,
         "machine": asdict(collected.machine),
         "settings": collected.settings,
         "subjects": [asdict(subject) for subject in collected.subjects],
@@ -55,7 +54,6 @@ def encode(collected: MachineObservations) -> bytes:
             for o in collected.observations
         ],
         "prefixes": [[numbers[s], v, [packed(each) for each in p]] for (s, v), p in collected.prefixes.items()],
-        "sketches": [[numbers[s], v, list(each)] for (s, v), each in collected.sketches.items()],
         "deviating": [[numbers[d.subject], d.value, d.deviating, d.elements] for d in collected.deviating],
     }
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
@@ -136,11 +134,9 @@ def _decoded(document: Mapping[str, Any]) -> MachineObservations:
             for s, p, status, classes, message in document["observations"]
         ),
         prefixes=prefixes,
-        sketches=_by_value(document["sketches"], names, tuple),
         deviating=tuple(
             Deviating(names[int(s)], v, int(some), int(whole)) for s, v, some, whole in document["deviating"]
         ),
-        complete=bool(document["complete"]),
     )
     _check_classes(machine_observations)
     return machine_observations

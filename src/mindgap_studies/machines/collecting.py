@@ -18,7 +18,7 @@ from mindgap.platforms.listing import platform_info
 from mindgap.platforms.name import PlatformName, recorded
 from mindgap.run.pool import WorkerPool
 from mindgap_studies.machines.class_table import ClassTable, NewClass, NewMask
-from mindgap_studies.machines.collected_file import FORMAT, VERSION, write
+from mindgap_studies.machines.collected_file import FORMAT, VERSION, unpacked, write
 from mindgap_studies.machines.description import this_machine
 from mindgap_studies.machines.observations import Deviating, Machine, MachineObservations, Observation
 from mindgap_studies.machines.observing import observe, one_line, structural_difference
@@ -52,7 +52,6 @@ def collect(
     suite: Suite,
     settings: Sequence[Setting],
     *,
-    complete: bool = True,
     budget_s: float = math.inf,
     probes: int = PROBES,
     on_progress: OnProgress = lambda done, total, name: None,
@@ -60,7 +59,7 @@ def collect(
     """Runs the suite on the settings, writes `path`, and returns what it holds.
 
     Finished settings are kept in `path.partial`; the same call goes on from there. `budget_s`: no further setting
-    begins after so many seconds; the file then holds those that are done, and is not `complete`. `probes`: how many
+    begins after so many seconds; the file then holds those that are done. `probes`: how many
     graphs with further outputs are compiled to look inside one subject on one platform that does not run node by node.
     Raises `MindgapError` if nothing ran, and if a partial file of another machine is in the way.
     """
@@ -76,14 +75,14 @@ def collect(
         for number, setting in enumerate(settings):
             if setting.platform not in state.settings:
                 if state.settings and time.monotonic() > until:
-                    complete, unfinished = False, True
+                    unfinished = True
                     break
                 _run_setting(setting, runnables, state, store)
             on_progress(number + 1, len(settings), setting.platform)
     if not any(each.classes for each in state.observations):
         reasons = {str(facts.get("unavailable", "")) for facts in state.settings.values()} - {""}
         raise MindgapError(f"nothing ran on this machine: {'; '.join(sorted(reasons)) or 'every subject failed'}")
-    found = _collected(machine, runnables, state, complete)
+    found = _collected(machine, runnables, state)
     write(path, found)
     if not unfinished:
         state.partial.path.unlink(missing_ok=True)
@@ -98,7 +97,7 @@ def _header(
         [[r.subject.name, r.subject.digest] for r in runnables] + [s.platform for s in settings] + [probes]
     )
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return {"format": f"{FORMAT}, partial", "version": VERSION, "machine": described, "suite": digest}
+    return {"format": f"{FORMAT}, partial 2", "version": VERSION, "machine": described, "suite": digest}
 
 
 def _begun(partial: JsonLines, header: Mapping[str, Any], probes: int) -> _State:
@@ -116,9 +115,9 @@ def _begun(partial: JsonLines, header: Mapping[str, Any], probes: int) -> _State
     partial.cut()
     for record in records[1:]:
         for entry in record["new"]:
-            state.table.add(NewClass.from_json(entry))
+            state.table.add(NewClass(**entry))
         for entry in record["masks"]:
-            state.table.add_mask(NewMask.from_json(entry))
+            state.table.add_mask(NewMask(**entry))
         state.settings[record["platform"]] = record["facts"]
         state.observations += [
             Observation(subject, recorded(record["platform"]), status, tuple(classes), message)
@@ -152,11 +151,11 @@ def _run_setting(setting: Setting, runnables: Sequence[Runnable], state: _State,
                 chosen = [each for each in runnables if each.groups & setting.groups]
                 observations = [_observed(each, setting, state, pool) for each in chosen]
     classes = state.table.classes.items()
-    new = [each.to_json() for key, found in classes for each in found[before.get(key, 0) :]]
+    new = [dataclasses.asdict(each) for key, found in classes for each in found[before.get(key, 0) :]]
     state.settings[setting.platform] = facts
     state.observations += observations
     rows = [[o.subject, o.status, o.classes, o.message] for o in observations]
-    compared = [each.to_json() for each in state.table.masks[masks:]]
+    compared = list(map(dataclasses.asdict, state.table.masks[masks:]))
     record = {"platform": setting.platform, "facts": facts, "observations": rows, "new": new, "masks": compared}
     state.partial.append(record)
 
@@ -176,11 +175,10 @@ def _observed(each: Runnable, setting: Setting, state: _State, pool: WorkerPool)
     difference = structural_difference(each, seen.arrays)
     if difference:
         return Observation(name, setting.platform, "structural", (), difference)
-    sketches = dict(zip(each.graph.outputs, (digested.sketch for digested in seen.outcome.outputs), strict=False))
     classes: list[int | None] = []
     for value in each.subject.values:
-        array, sketch = seen.arrays.get(value.number), sketches.get(value.number)
-        classes.append(None if array is None else table.number_of(name, value.number, array, sketch))
+        array = seen.arrays.get(value.number)
+        classes.append(None if array is None else table.number_of(name, value.number, array))
     compared = compared_values(each) if "float32" in setting.groups else frozenset[int]()
     if compared <= seen.arrays.keys():
         for number in sorted(compared):
@@ -213,19 +211,13 @@ def _restore(state: _State, runnables: Sequence[Runnable], store: TensorStore) -
                     )
 
 
-def _collected(machine: Machine, runnables: Sequence[Runnable], state: _State, complete: bool) -> MachineObservations:
+def _collected(machine: Machine, runnables: Sequence[Runnable], state: _State) -> MachineObservations:
     table = state.table
     return MachineObservations(
         machine=machine,
         subjects=tuple(each.subject for each in runnables),
         settings=state.settings,
         observations=tuple(state.observations),
-        prefixes={key: tuple(each.prefixes for each in classes) for key, classes in table.classes.items()},
-        sketches={
-            key: tuple(each.sketch or {} for each in classes)
-            for key, classes in table.classes.items()
-            if any(each.sketch for each in classes)
-        },
+        prefixes={key: tuple(unpacked(each.prefixes) for each in classes) for key, classes in table.classes.items()},
         deviating=tuple(Deviating(s, v, some, whole) for (s, v), (some, whole) in table.deviating().items()),
-        complete=complete,
     )

@@ -107,47 +107,32 @@ def merged(files: Mapping[str, MachineObservations]) -> MergedMachines:
 def _columns(
     subjects: Mapping[str, ObservedSubject], files: Mapping[str, MachineObservations]
 ) -> dict[str, SubjectColumn]:
-    parts = {name: _Parts(subject) for name, subject in subjects.items()}
+    seen: dict[str, list[_Seen]] = {name: [] for name in subjects}
     for machine, collected in files.items():
         for each in collected.observations:
-            parts[each.subject].add(machine, each, collected.prefixes)
-    return {
-        name: SubjectColumn(
-            part.subject,
-            tuple(part.platforms),
-            {number: tuple(each) for number, each in part.prefixes.items()},
-            tuple(part.failed),
-            tuple(part.unstable),
-            part.hidden,
-        )
-        for name, part in parts.items()
-    }
+            seen[each.subject].append((MachinePlatform(machine, each.platform), each, collected.prefixes))
+    return {name: _column(subject, seen[name]) for name, subject in subjects.items()}
 
 
-class _Parts:
-    """Gathers the observations of one subject."""
+#: An observation of a subject, and the digests of the classes on its machine.
+_Seen = tuple[MachinePlatform, Observation, Mapping[tuple[str, int], tuple[Prefixes, ...]]]
 
-    def __init__(self, subject: ObservedSubject) -> None:
-        self.subject = subject
-        self.platforms: list[MachinePlatform] = []
-        self.prefixes: dict[int, list[Prefixes | None]] = {value.number: [] for value in subject.values}
-        self.failed: list[tuple[MachinePlatform, str, str]] = []
-        self.unstable: list[MachinePlatform] = []
-        self.hidden: dict[MachinePlatform, str] = {}
 
-    def add(self, machine: str, each: Observation, prefixes: Mapping[tuple[str, int], tuple[Prefixes, ...]]) -> None:
-        where = MachinePlatform(machine, each.platform)
-        if not each.classes:
-            self.failed.append((where, each.status, each.message))
-            return
-        self.platforms.append(where)
-        if each.status == "nondeterministic":
-            self.unstable.append(where)
-        if None in each.classes:
-            self.hidden[where] = each.message
-        for value, number in zip(self.subject.values, each.classes, strict=True):
-            entry = None if number is None else prefixes[each.subject, value.number][number]
-            self.prefixes[value.number].append(entry)
+def _column(subject: ObservedSubject, seen: Sequence[_Seen]) -> SubjectColumn:
+    ran = [each for each in seen if each[1].classes]
+
+    def entries(place: int, value: int) -> tuple[Prefixes | None, ...]:
+        numbers = [(each.classes[place], prefixes) for _, each, prefixes in ran]
+        return tuple(None if n is None else prefixes[subject.name, value][n] for n, prefixes in numbers)
+
+    return SubjectColumn(
+        subject,
+        tuple(where for where, _, _ in ran),
+        {value.number: entries(place, value.number) for place, value in enumerate(subject.values)},
+        tuple((where, each.status, each.message) for where, each, _ in seen if not each.classes),
+        tuple(where for where, each, _ in ran if each.status == "nondeterministic"),
+        {where: each.message for where, each, _ in ran if None in each.classes},
+    )
 
 
 def _unused(name: str, taken: Mapping[str, object]) -> str:

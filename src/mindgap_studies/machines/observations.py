@@ -94,9 +94,7 @@ class MachineObservations:
     """All observations of one machine.
 
     `settings`: facts of each platform as its worker reported them (levels in force, threads, versions), or the reason
-    `unavailable`. `prefixes`: the classes
-    of each (subject, value): entry n has the digests of class n. `sketches`: for each class of an output, mean and norm
-    and the like. `complete`: False for a file of `--quick`, and where time was short.
+    `unavailable`. `prefixes`: the classes of each (subject, value): entry n has the digests of class n.
     """
 
     machine: Machine
@@ -104,6 +102,4 @@ class MachineObservations:
     settings: Mapping[str, Mapping[str, Any]]
     observations: tuple[Observation, ...]
     prefixes: Mapping[tuple[str, int], tuple[Prefixes, ...]]
-    sketches: Mapping[tuple[str, int], tuple[Mapping[str, Any], ...]]
     deviating: tuple[Deviating, ...]
-    complete: bool

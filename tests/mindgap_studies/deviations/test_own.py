@@ -61,8 +61,8 @@ def collected(name="one", flags=("avx2", "sse4_1"), result=RESULT):
     }  # fmt: skip
     prefixes = {(MAIN, 5): tensors(3), (MAIN, 6): tensors(10), (MAIN, 7): tensors(20), ("convolution/x", 7): tensors(1)}
     return MachineObservations(
-        machine(name, flags), (subject, conv), settings, tuple(observations), prefixes, {},
-        (Deviating(MAIN, 5, 2, 4), Deviating(MAIN, 6, 1, 4)), True,
+        machine(name, flags), (subject, conv), settings, tuple(observations), prefixes,
+        (Deviating(MAIN, 5, 2, 4), Deviating(MAIN, 6, 1, 4)),
     )  # fmt: skip
 
 

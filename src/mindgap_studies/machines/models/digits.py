@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from mindgap.graph import Array
+
 #: Brightness goes from 0 to 16.
 _BRIGHTEST: Final = 16
 

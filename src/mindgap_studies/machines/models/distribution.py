@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from torch import nn
 
-from mindgap.graph import Input, Normal, TensorSpec, materialise
+from mindgap.graph import Array, Input, Normal, TensorSpec, materialise
 from mindgap_studies.machines.models.initial_weights import limit, uniform
 from mindgap_studies.machines.models.trained_weights import FOLDER, read
 from mindgap_studies.machines.models.variants import VARIANTS, ModelVariant, build
 
-Array = np.ndarray[Any, np.dtype[Any]]
 MODEL: Final[ModelVariant] = next(each for each in VARIANTS if each.architecture == "resnet18" and each.trained)
 #: The paper's conv2d_11, counted from 0 in the order of the modules.
 NUMBER: Final = 11

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from mindgap.graph import Array
+
 FOLDER: Final = Path(__file__).parent / "trained"
 #: Suffixes of a file's entries after a tensor's name. `scale` holds one float64.
 LEFT, RIGHT, WHOLE, SCALE = ".left", ".right", ".whole", ".scale"

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-import numpy as np
 from torch import nn
 
+from mindgap.graph import Array
 from mindgap_studies.machines.models.digits import enlarged
 from mindgap_studies.machines.models.initial_weights import Scheme, initial_weights, load
 from mindgap_studies.machines.models.networks import Activation, Pooling, ResNet18, ResNet50V2, SmallCnn
 from mindgap_studies.machines.models.trained_weights import FOLDER, expand, read
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Architecture = Literal["small", "resnet18", "resnet50v2"]
 _NETWORKS: Final[Mapping[Architecture, Callable[[Activation, Pooling], nn.Module]]] = {
     "small": SmallCnn,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
-from mindgap.graph import Graph, Input, Node, Ref, Stored, TensorSpec, TensorStore, Uniform
+from mindgap.graph import Array, Graph, Input, Node, Ref, Stored, TensorSpec, TensorStore, Uniform
 from mindgap.graph.graph import Role
 from mindgap_studies.machines.models.distribution import inputs, weights
 from mindgap_studies.machines.subjects.runnable import Runnable, runnable
 
-Array = np.ndarray[Any, np.dtype[Any]]
 ORDERS: Final = range(3, 9)
 #: (kernel, filters, channels): the kernel and the filters vary at 3 channels as in Figure 4; then the channels.
 SHAPES: Final = (
