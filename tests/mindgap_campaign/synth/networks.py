@@ -13,7 +13,8 @@ from mindgap.graph_capture import capture
 from mindgap_campaign.synth.regions.cut import RegionCut, cut, cut_of
 from mindgap_campaign.synth.regions.prepared import prepare_graph
 from mindgap_campaign.synth.regions.region import Region
-from mindgap_campaign.synth.regions.trial import plain_region
+from mindgap_campaign.synth.regions.trial import region_of
+from mindgap_campaign.synth.values.recipes import recipes
 
 
 class Residual(nn.Module):
@@ -85,6 +86,12 @@ def graphs() -> tuple[Graph, ...]:
         capture(Residual(), (image,), backward=True, weights="seeded"),
         capture(Attention(), (words,), backward=True, weights="seeded"),
     )
+
+
+def plain_region(base: str, piece: RegionCut, rng: random.Random) -> Region | str:
+    """Makes a region of the unmutated cut, with recipes for its borders. Returns it, or why it is none."""
+    edits, _ = recipes(piece.graph, rng)
+    return region_of(base, piece, edits)
 
 
 @cache

@@ -24,19 +24,18 @@ from mindgap.graph import (
     validate,
 )
 from mindgap_campaign.synth.mutation.edit import DraftCall, Rewrite, apply
-from mindgap_campaign.synth.regions.cut import cut, cut_of
+from mindgap_campaign.synth.regions.cut import cut, cut_of, whole_graph_cut
 from mindgap_campaign.synth.regions.prepared import prepare_graph
 from mindgap_campaign.synth.regions.region import Origin, Region
 from mindgap_campaign.synth.regions.trial import (
     InputCache,
     Trial,
-    plain_region,
     region_of,
     run_trial,
-    whole,
 )
 from mindgap_campaign.synth.values.recipes import recipes
 from synth.bases import all_bases, border, call, floats
+from synth.networks import plain_region
 
 X = floats(4, 4)
 
@@ -93,8 +92,8 @@ def _check(region: Region) -> None:
 
 
 def rebuilt(origin: Origin, graph: Graph) -> Graph:
-    trial = run_trial(apply(cut_of(prepare_graph(graph), origin.nodes).graph, origin.edits), drops=origin.drops)
-    assert not trial.reason
+    trial = run_trial(apply(cut_of(prepare_graph(graph), origin.nodes).graph, origin.edits))
+    assert not trial.reason and trial.drops == origin.drops
     return trial.graph
 
 
@@ -243,12 +242,16 @@ def test_spans_are_of_the_values_that_were_there() -> None:
 
 def test_whole_graphs_keep_their_recipes_and_lose_stored_tensors(bases: dict[str, Graph]) -> None:
     graph = bases["words"]
-    region = whole("b", graph, random.Random(0))
+    whole = whole_graph_cut(prepare_graph(graph))
+    assert whole is not None
+    region = plain_region("b", whole, random.Random(0))
     assert isinstance(region, Region)
     kept = {given.recipe for given in region.graph.inputs}
     assert kept <= {given.recipe for given in graph.inputs}
     stored = replace(graph, inputs=tuple(replace(i, recipe=Stored("0" * 64)) for i in graph.inputs))
-    plain = whole("b", stored, random.Random(0))
+    without_recipes = whole_graph_cut(prepare_graph(stored))
+    assert without_recipes is not None
+    plain = plain_region("b", without_recipes, random.Random(0))
     assert isinstance(plain, Region) and not any(isinstance(i.recipe, Stored) for i in plain.graph.inputs)
 
 

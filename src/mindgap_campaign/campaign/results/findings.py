@@ -29,7 +29,6 @@ FROM verdicts v JOIN models m ON m.run = v.run AND m.model = v.model
   JOIN outcomes o ON o.run = v.run AND o.model = v.model AND o.graph = v.graph AND o.platform = v.platform
 WHERE {_OURS} AND v.model = $case AND ($platform = '' OR v.platform = $platform) ORDER BY v.run, v.platform
 """
-_REFERENCE: Final = "SELECT outputs, status, message FROM outcomes WHERE run = ? AND model = ? AND platform = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +81,6 @@ def rows_of_case(directory: CampaignDirectory, case: str, platform: str = "") ->
         f"{directory.path} has no row of a case {case}: `mindgap campaign findings {directory.path}` lists cases, "
         "which are called v000000, v000001, …"
     )
-
-
-def reference_of(directory: CampaignDirectory, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the outcome of the reference that a row was compared with: outputs, status and message."""
-    rows = directory.store.rows(_REFERENCE, [row["run"], row["model"], row["reference"]])
-    return rows[0] if rows else {"outputs": [], "status": "", "message": ""}
 
 
 def as_json(groups: Sequence[FindingGroup]) -> str:

@@ -83,22 +83,15 @@ def cut_of(base: PreparedGraph, nodes: Collection[int]) -> RegionCut:
     return RegionCut(tuple(order), small, tuple(borders), outputs)
 
 
-def whole_graph_cut(
-    base: PreparedGraph,
-    most_nodes: int = MOST_NODES,
-    most_bytes: int = MOST_BYTES,
-    *,
-    most_total: int = MOST_TOTAL,
-    most_work: int = MOST_WORK,
-) -> RegionCut | None:
+def whole_graph_cut(base: PreparedGraph, most_nodes: int = MOST_NODES) -> RegionCut | None:
     """Cuts all usable nodes of a base, if they are within the bounds of `cut`; else None.
 
     What gives memory that nothing has written to yet stays out, and becomes a border.
     """
-    fits = _Bounds(base, most_nodes, most_bytes, most_total, most_work)
+    fits = _Bounds(base, most_nodes, MOST_BYTES, MOST_TOTAL, MOST_WORK)
     if not all(fits.take(node) for node, usable in enumerate(base.usable) if usable):
         return None
-    return _within(base, fits, most_total)
+    return _within(base, fits, MOST_TOTAL)
 
 
 def _within(base: PreparedGraph, fits: _Bounds, most_total: int) -> RegionCut | None:

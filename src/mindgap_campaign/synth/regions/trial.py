@@ -21,8 +21,8 @@ from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Graph, GraphError, Input, TensorSpec, TensorStore, UnknownOperator, materialise
 from mindgap.graph.cache import Cache
 from mindgap_campaign.synth.mutation.edit import Edit, apply
-from mindgap_campaign.synth.regions.cut import MOST_BYTES, RegionCut, whole_graph_cut
-from mindgap_campaign.synth.regions.prepared import prepare_graph, usable
+from mindgap_campaign.synth.regions.cut import MOST_BYTES, RegionCut
+from mindgap_campaign.synth.regions.prepared import usable
 from mindgap_campaign.synth.regions.region import Origin, Region, ValueStatistics
 from mindgap_campaign.synth.regions.statistics import informativeness, statistics_of
 from mindgap_campaign.synth.values.recipes import free_inputs, recipes
@@ -115,13 +115,12 @@ _SHARED: Final = InputCache()
 
 def run_trial(
     draft: Graph, *, most_bytes: int = MOST_BYTES, tensors: TensorStore | None = None,
-    arrays: InputCache | None = None, drops: Sequence[int] | None = None,
+    arrays: InputCache | None = None,
 ) -> Trial:  # fmt: skip
     """Runs a draft once, on the CPU, and describes it as it ran.
 
     Outputs without a finite element, or with one value everywhere, are dropped, and then the nodes and inputs that
-    nothing needs any more. `drops`: drop just these outputs instead, as an earlier trial found. `tensors`: where
-    `Stored` recipes are looked up. Never raises for what a draft does wrong.
+    nothing needs any more. `tensors`: where `Stored` recipes are looked up. Never raises for what a draft does wrong.
     """
     if reason := _refused(draft, most_bytes):
         return Trial(draft, reason=reason)
@@ -150,8 +149,7 @@ def run_trial(
         reason = "writes to an input" if written else "too slow"
     if reason:
         return Trial(draft, reason=reason, cpu_seconds=spent)
-    if drops is None:
-        drops = [position for position, tensor in enumerate(results) if informativeness(tensor) != "useful"]
+    drops = [position for position, tensor in enumerate(results) if informativeness(tensor) != "useful"]
     kept = sorted(set(range(len(results))).difference(drops))
     if not kept:
         return Trial(draft, reason="useless", drops=tuple(drops), cpu_seconds=spent)
@@ -202,22 +200,6 @@ def region_of(
         return trial.reason
     origin = Origin(base, cut.nodes, tuple(edits), tuple(kinds), trial.drops)
     return Region(trial.graph, origin, trial.free, trial.input_spans, trial.output_spans)
-
-
-def plain_region(
-    base: str, cut: RegionCut, rng: random.Random, *, exceptional: bool = False, most_bytes: int = MOST_BYTES,
-    tensors: TensorStore | None = None,
-) -> Region | str:  # fmt: skip
-    """Makes a region of the unmutated cut, with recipes for its borders. Returns it, or why it is none."""
-    edits, _ = recipes(cut.graph, rng, exceptional=exceptional, tensors=tensors)
-    kinds = ("exceptional",) if exceptional else ()
-    return region_of(base, cut, edits, kinds, most_bytes=most_bytes, tensors=tensors)
-
-
-def whole(base: str, graph: Graph, rng: random.Random, *, tensors: TensorStore | None = None) -> Region | str:
-    """Makes a region of a whole small graph, or returns why it is none. Only stored inputs get other recipes."""
-    piece = whole_graph_cut(prepare_graph(graph))
-    return plain_region(base, piece, rng, tensors=tensors) if piece is not None else "too big"
 
 
 def _content(tensor: torch.Tensor) -> bytes:

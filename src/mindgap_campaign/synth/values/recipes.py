@@ -32,7 +32,7 @@ from mindgap.graph import (
 from mindgap.graph.recipe_rules import check_recipe, integer_range
 from mindgap_campaign.synth.mutation.edit import InputEdit
 from mindgap_campaign.synth.values.constraints import INF, Constraints, ValueConstraint, constraints_of
-from mindgap_campaign.synth.values.rules import ValueRules, value_rules
+from mindgap_campaign.synth.values.rules import value_rules
 from mindgap_campaign.synth.values.structured import structured_recipe
 
 #: What can be drawn for another shape.
@@ -51,7 +51,6 @@ _INTEGERS: Final = (0, 3)
 def recipes(
     graph: Graph,
     rng: random.Random,
-    rules: ValueRules | None = None,
     *,
     exceptional: bool = False,
     before: Graph | None = None,
@@ -66,7 +65,7 @@ def recipes(
     input that is not held gets NaN, Inf, zeros, subnormals and extremes among its values. A graph with an operator that
     this PyTorch lacks gets none, and all its inputs are held.
     """
-    rules = rules or value_rules()
+    rules = value_rules()
     try:
         needs = constraints_of(graph, rules)
         held = _held(graph, needs)
@@ -86,9 +85,9 @@ def recipes(
     return tuple(edits), held
 
 
-def free_inputs(graph: Graph, rules: ValueRules | None = None) -> tuple[int, ...]:
+def free_inputs(graph: Graph) -> tuple[int, ...]:
     """Returns the inputs with role `input` that accept any floats within the range of their recipe."""
-    held = _held(graph, constraints_of(graph, rules or value_rules()))
+    held = _held(graph, constraints_of(graph, value_rules()))
     return tuple(number for number, given in enumerate(graph.inputs) if number not in held and given.role == "input")
 
 
