@@ -36,6 +36,11 @@ def filled(shape: str, value: float, dtype: str = "int64") -> Tensor:
     return Tensor(shape, lambda _: Constant(value), dtype)
 
 
+def zeros_and_ones(shape: str) -> Tensor:
+    """Describes a mask of floats."""
+    return Tensor(shape, lambda seed: Integers(seed, 0, 2))
+
+
 def ones(shape: str, dtype: str = "int64") -> Tensor:
     """Describes a mask that hides nothing."""
     return filled(shape, True if dtype == "bool" else 1, dtype)

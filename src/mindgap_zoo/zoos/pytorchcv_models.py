@@ -11,7 +11,8 @@ from mindgap.sources.libraries import import_library
 from mindgap.sources.program import Built, Program
 from mindgap.sources.source import Source, SourceOptions
 from mindgap.sources.weights.construction import construct, parameters_of
-from mindgap_zoo.argument_makers.image_inputs import ImageArgument, with_arguments
+from mindgap_zoo.argument_makers.argument_specs import Tensor, filled, normal, zeros_and_ones
+from mindgap_zoo.argument_makers.image_inputs import with_arguments, with_pictures
 from mindgap_zoo.zoos.named_model import open_named, require_name
 
 #: Pictures of more pixels than this (street scenes of 1024×2048) have their edges halved until they have fewer.
@@ -22,24 +23,24 @@ _FRAMES, _HEIGHT, _WIDTH = 3, 64, 96
 _FEATURES, _STEPS = 64, 160
 
 #: Arguments of the networks that take something else than one picture, by the module that they come from.
-_SPEECH = (ImageArgument((1, _FEATURES, _STEPS)), ImageArgument((1,), every=_STEPS))
-_ARGUMENTS: Final[Mapping[str, tuple[ImageArgument, ...]]] = {
+_SPEECH = (normal(f"1 {_FEATURES} {_STEPS}"), filled("1", _STEPS))
+_ARGUMENTS: Final[Mapping[str, tuple[Tensor, ...]]] = {
     "jasper": _SPEECH,
     "jasperdr": _SPEECH,
     "quartznet": _SPEECH,
-    "raft": (ImageArgument((1, 3, 128, 128)), ImageArgument((1, 3, 128, 128))),
+    "raft": (normal("1 3 128 128"), normal("1 3 128 128")),
     "propainter_rfc": (
-        ImageArgument((1, _FRAMES, 2, _HEIGHT, _WIDTH)),
-        ImageArgument((1, _FRAMES, 1, _HEIGHT, _WIDTH), mask=True),
+        normal(f"1 {_FRAMES} 2 {_HEIGHT} {_WIDTH}"),
+        zeros_and_ones(f"1 {_FRAMES} 1 {_HEIGHT} {_WIDTH}"),
     ),
     "propainter_ip": (
-        ImageArgument((_FRAMES, 3, _HEIGHT, _WIDTH)),
-        ImageArgument((_FRAMES, 1, _HEIGHT, _WIDTH), mask=True),
-        ImageArgument((_FRAMES - 1, 4, _HEIGHT, _WIDTH)),
+        normal(f"{_FRAMES} 3 {_HEIGHT} {_WIDTH}"),
+        zeros_and_ones(f"{_FRAMES} 1 {_HEIGHT} {_WIDTH}"),
+        normal(f"{_FRAMES - 1} 4 {_HEIGHT} {_WIDTH}"),
     ),
-    "voca": (ImageArgument((1, 1, 16, 29)), ImageArgument((1,), every=3)),
-    "nvpattexp": (ImageArgument((1, 8, 16, 29)), ImageArgument((1,), every=3)),
-    "visemenet": (ImageArgument((34, 8, 195)), ImageArgument((34, 76))),
+    "voca": (normal("1 1 16 29"), filled("1", 3)),
+    "nvpattexp": (normal("1 8 16 29"), filled("1", 3)),
+    "visemenet": (normal("34 8 195"), normal("34 76")),
 }
 #: Arguments of constructors besides their defaults: speech as features, since the step from sound to them needs one
 #: more library; poses as maps, since places in them are found by Python's own decisions.
@@ -99,9 +100,7 @@ def _build(source: Source, chosen: SourceOptions) -> Built:
         height, width = height // 2, width // 2
     if (height, width) != native:
         model = construct(source, chosen, lambda: _create(source, (height, width)))
-    return with_arguments(
-        model, [ImageArgument((chosen.examples, _CHANNELS.get(_family(source), 3), height, width))], chosen
-    )
+    return with_pictures(model, [(chosen.examples, _CHANNELS.get(_family(source), 3), height, width)], chosen)
 
 
 def _create(source: Source, edges: tuple[int, int] | None = None) -> nn.Module:

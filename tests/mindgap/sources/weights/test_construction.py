@@ -9,7 +9,8 @@ from torch import nn
 from mindgap.sources.source import SourceError, SourceOptions, parse
 from mindgap.sources.weights.construction import construct, parameters_of
 from mindgap.sources.weights.initialisation import QuantileInitialisation
-from mindgap_zoo.argument_makers.image_inputs import ImageArgument, with_arguments
+from mindgap_zoo.argument_makers.argument_specs import filled, normal, zeros_and_ones
+from mindgap_zoo.argument_makers.image_inputs import with_arguments
 
 SOURCE = parse("timm:resnet18")
 
@@ -93,7 +94,7 @@ class Unset(nn.Module):
 def test_what_a_constructor_leaves_unset_is_the_same_everywhere():
     model = construct(SOURCE, SourceOptions(), Unset)
     assert (model.weight == 0).all() and (model.places == 0).all()
-    built = with_arguments(model, [ImageArgument((2, 60))], SourceOptions())
+    built = with_arguments(model, [normal("2 60")], SourceOptions())
     assert 0 < model.weight.abs().max() < 1 and built.registry.knows(model.weight.detach().numpy())
     assert not torch.are_deterministic_algorithms_enabled()
 
@@ -108,7 +109,7 @@ class Mixed(nn.Module):
 
 
 def test_arguments_of_every_kind_come_from_recipes():
-    given = [ImageArgument((2, 4)), ImageArgument((4,), every=7), ImageArgument((2, 4), mask=True)]
+    given = [normal("2 4"), filled("4", 7), zeros_and_ones("2 4")]
     built = with_arguments(Mixed().eval(), given, SourceOptions(dtype="float32", seed=5))
     x, places, mask = built.args
     assert x.shape == (2, 4) and x.std() > 0.2
