@@ -33,7 +33,7 @@ def neutral_settings() -> Generator[None]:
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices=[]))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped in PyTorch
         stack.enter_context(torch.no_grad())
-        stack.enter_context(_silence_loggers())
+        stack.enter_context(silence_loggers())
         stack.enter_context(torch.autocast("cpu", enabled=False))
         stack.enter_context(unchecked_distributions())
         if "torch._dynamo" in sys.modules:  # otherwise nothing is compiled, and importing it takes seconds
@@ -50,7 +50,7 @@ def neutral_settings() -> Generator[None]:
 
 
 @contextmanager
-def _silence_loggers() -> Generator[None]:
+def silence_loggers() -> Generator[None]:
     loggers = [logging.getLogger(name) for name in _LOUD]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, Final
 
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from mindgap.aten.torch_private.fake_tensors import FAKE_TENSOR_LOGGERS, FakeTensor, FakeTensorMode, TorchDispatchMode
+from mindgap.aten.torch_private.fake_tensors import FakeTensor, FakeTensorMode, TorchDispatchMode
 from mindgap.graph import DTYPES, numpy_dtype
 from mindgap.sources.source import one_line
 from mindgap.sources.type_guards import is_list, is_sequence, is_table, is_tuple
@@ -227,15 +227,3 @@ def _storages(value: Any, known: set[int]) -> Generator[int]:
         if identity not in known:
             known.add(identity)
             yield storage.nbytes()
-
-
-@contextmanager
-def silence_fake_tensor_log() -> Generator[None]:
-    """Silences PyTorch's log of tracebacks for calls that fail on fake tensors. Such failures are expected here."""
-    log = logging.getLogger(FAKE_TENSOR_LOGGERS[0])
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        log.setLevel(before)

@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 from mindgap.aten.torch_private.native_functions import VMAP_STEPS
+from mindgap.graph_capture.neutral_settings import silence_loggers
 from mindgap.sources.type_guards import is_list, is_sequence, is_slice, is_table, is_tuple
 from mindgap_zoo.records.allowed_targets import IGNORED, UnknownTarget, attribute, function, method
-from mindgap_zoo.records.memory_budget import MemoryBudget, check_plain, may_grow, silence_fake_tensor_log
+from mindgap_zoo.records.memory_budget import MemoryBudget, check_plain, may_grow
 
 #: `vmap` over one more dimension, as the tracer recorded it, and its names in two versions of PyTorch.
 _VMAP = ("torch._functorch.predispatch.", "torch._C._functorch.")
@@ -144,7 +145,7 @@ class RecordedCalls(nn.Module):
 
         self._run = run
         try:
-            with silence_fake_tensor_log():
+            with silence_loggers():
                 outputs = self.forward(*inputs)
         finally:
             del self._run
