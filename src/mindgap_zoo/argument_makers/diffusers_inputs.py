@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from mindgap.sources.source import SourceOptions
+from mindgap.sources.source import Source, SourceError, SourceOptions
 from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap_zoo.argument_makers.argument_specs import Tensor, normal, ones, uniform
 
@@ -42,6 +42,14 @@ class InputMaker:
     case: ModelCase
     chosen: SourceOptions
     registry: TensorRegistry
+
+    def call_arguments(self, source: Source) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns inputs, and those that are fixed, by name. Raises `SourceError` for one that no rule knows."""
+        try:
+            made = self.arguments()
+        except LookupError as error:
+            raise SourceError(f"{source.text}: there is no telling what its input {error.args[0]} takes") from error
+        return made, {name: made.pop(name) for name in self.case.fixed if name in made}
 
     def arguments(self) -> dict[str, Any]:
         """Returns inputs by name. Raises `LookupError` with the name of a required input that no rule knows."""

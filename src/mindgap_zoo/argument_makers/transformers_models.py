@@ -7,7 +7,7 @@ import functools
 import importlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -183,21 +183,19 @@ def _with_arguments(model: nn.Module, chosen: SourceOptions, failures: list[str]
     registry = TensorRegistry()
     seed_weights(model, chosen.seed, registry)
     sizes = Sizes(chosen.batch or 1, chosen.length or 12, chosen.size, chosen.seed, chosen.dtype or "float32")
-    for again in candidates(model, sizes, registry, whole):
-        arguments = _accepted(model, again, failures)
-        if arguments is not None:
-            return finished(model, chosen, registry, kwargs=arguments.given, fixed=arguments.fixed)
-    return None
+    arguments = arguments_of(model, sizes, registry, failures, [whole])
+    return arguments and finished(model, chosen, registry, kwargs=arguments.given, fixed=arguments.fixed)
 
 
-def arguments_of(model: nn.Module, sizes: Sizes, registry: TensorRegistry, failures: list[str]) -> Arguments | None:
-    """Returns the first arguments that a model runs with, or None. Appends errors to `failures`."""
-    for whole in (True, False):
-        for again in candidates(model, sizes, registry, whole):
-            arguments = _accepted(model, again, failures)
-            if arguments is not None:
-                return arguments
-    return None
+def arguments_of(
+    model: nn.Module, sizes: Sizes, registry: TensorRegistry, failures: list[str],
+    kinds: Sequence[bool] = (True, False),
+) -> Arguments | None:  # fmt: skip
+    """Returns the first arguments that a model runs with, or None. Appends errors to `failures`. `kinds`: values of
+    `candidates`' parameter `whole`, in turn."""
+    every = (again for whole in kinds for again in candidates(model, sizes, registry, whole))
+    accepted = (_accepted(model, again, failures) for again in every)
+    return next((arguments for arguments in accepted if arguments is not None), None)
 
 
 def _accepted(model: nn.Module, again: Again, failures: list[str]) -> Arguments | None:

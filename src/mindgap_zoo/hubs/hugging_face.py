@@ -8,7 +8,6 @@ a model that is larger than memory is made alone (`one_submodule`).
 from __future__ import annotations
 
 import functools
-import importlib
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -259,16 +258,12 @@ def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: 
     built, seeded = _weights(source, model, chosen, registry, lambda: model_class.from_config(table),
                              lambda absent: _pretrained(model_class, model, absent))  # fmt: skip
     case = CASES.get(model_class.__name__, ModelCase())
-    try:
-        made = InputMaker(built, case, chosen, registry).arguments()
-    except LookupError as error:
-        raise SourceError(f"{source.text}: there is no telling what its input {error.args[0]} takes") from error
+    made, fixed = InputMaker(built, case, chosen, registry).call_arguments(source)
     try:
         with torch.no_grad():
-            built(**made)
+            built(**made, **fixed)
     except Exception as error:
-        raise _unanswered(source, [f"with {', '.join(made)} it raised {one_line(error)}"]) from error
-    fixed = {name: made.pop(name) for name in case.fixed if name in made}
+        raise _unanswered(source, [f"with {', '.join([*made, *fixed])} it raised {one_line(error)}"]) from error
     return finished(built, chosen, registry, kwargs=made, fixed=fixed, seeded=seeded)
 
 
@@ -361,11 +356,8 @@ def _pretrained(model_class: Any, model: HubModel, absent: set[str], **more: Any
 
 def _filled(built: nn.Module, model: HubModel) -> nn.Module:
     """Returns the model with the tensors of the folder's safetensors. Raises if a name or shape differs."""
-    read: Any = importlib.import_module("safetensors.torch").load_file  # typed in parts
-    state: dict[str, torch.Tensor] = {}
-    for path in sorted(model.folder.glob("*.safetensors")):
-        state.update(read(path))
-    built.load_state_dict(state)
+    files = tensor_folder(model.folder)
+    built.load_state_dict(files.read({name: name for name in files.files}))
     return built
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 import re
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from mindgap.sources.libraries import import_library
 from mindgap.sources.source import Source, SourceError, one_line
 from mindgap.sources.type_guards import is_list, is_table
 
@@ -87,19 +87,12 @@ def _folder(source: Source) -> tuple[Path, str]:
     return snapshot / part if part else snapshot, source.target
 
 
-def _hub(what: str) -> Any:
-    try:
-        return importlib.import_module("huggingface_hub")
-    except ImportError as error:
-        raise SourceError(f"{what}: needs huggingface_hub ({error}); pip install 'mindgap[transformers]'") from error
-
-
 def _cached(model: str, source: Source) -> Path:
     """Returns the newest snapshot in the local cache that has a configuration. No request goes to the hub.
 
     Raises `SourceError` where there is none.
     """
-    hub = _hub(f"hub:{model}")
+    hub = import_library("huggingface_hub", f"hub:{model}: huggingface_hub", "transformers")
     try:
         folder = Path(hub.snapshot_download(model, local_files_only=True))
     except Exception as error:  # not in the cache, or a damaged cache

@@ -62,11 +62,7 @@ def _build(source: Source, model_class: Any, chosen: SourceOptions) -> Built:
         model = construct(source, chosen, functools.partial(_create, model_class, case, chosen.layers or 2))
         registry = TensorRegistry()
         seed_weights(model, chosen.seed, registry)
-        try:
-            given = InputMaker(model, case, chosen, registry).arguments()
-        except LookupError as error:
-            raise SourceError(f"{source.text}: there is no telling what its input {error.args[0]} takes") from error
-        fixed = {name: given.pop(name) for name in case.fixed if name in given}
+        given, fixed = InputMaker(model, case, chosen, registry).call_arguments(source)
         return finished(model, chosen, registry, kwargs=given, fixed=fixed, source=source)
 
 
