@@ -22,11 +22,13 @@ _SERIES: Final[Mapping[str, Any]] = {
 }
 _SERIES_SIZES: Final[Mapping[str, Any]] = {
     "context_length": 16,
-    "prediction_length": 4,
     "num_time_features": 2,
     "feature_size": ABSENT,
 }
 _PATCHES: Final[Mapping[str, Any]] = {"pixel_values": normal("1 3 patch_size 16*patch_size"), "target_sizes": [[4, 4]]}
+_FLAT_PATCHES: Final[Mapping[str, Any]] = {
+    "pixel_values": normal("batch 16 768"), "pixel_attention_mask": ones("batch 16"), "spatial_shapes": [[4, 4]],
+}  # fmt: skip
 _VIDEO: Final = normal("batch 2 3 64 64")
 _SOUND: Final = normal("batch 1 7680", 0.3)
 _SEMANTIC: Final[Mapping[str, Any]] = {
@@ -120,12 +122,8 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "speecht5": {
         "input_values": normal("batch length hidden_size"), "decoder_input_values": normal("batch length hidden_size"),
     },
-    "siglip2_vision_model": {
-        "pixel_values": normal("batch 16 768"), "pixel_attention_mask": ones("batch 16"), "spatial_shapes": [[4, 4]],
-    },
-    "siglip2": {
-        "pixel_values": normal("batch 16 768"), "pixel_attention_mask": ones("batch 16"), "spatial_shapes": [[4, 4]],
-    },
+    "siglip2_vision_model": _FLAT_PATCHES,
+    "siglip2": _FLAT_PATCHES,
     "seggpt": {
         "pixel_values": normal("batch 3 64 64"), "prompt_pixel_values": normal("batch 3 64 64"),
         "prompt_masks": normal("batch 3 64 64"),
@@ -202,7 +200,7 @@ CONFIGURATION: Final[Mapping[str, Mapping[str, Any]]] = {
         }
     },
     "deepseek_ocr2_text": {"mlp_layer_types": ["dense", "sparse"]},
-    "diffusion_gemma_text": {"moe_intermediate_size": 16, "num_experts": 4, "top_k_experts": 2},
+    "diffusion_gemma_text": {"moe_intermediate_size": 16},
     "autoformer": {**_SERIES_SIZES, "label_length": 4, "moving_average": 5},
     "informer": _SERIES_SIZES,
     "time_series_transformer": _SERIES_SIZES,
@@ -302,7 +300,6 @@ CONFIGURATION: Final[Mapping[str, Mapping[str, Any]]] = {
     "zamba": {"num_hidden_layers": 4, "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"]},
     "zamba2": {
         "num_hidden_layers": 4, "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"], "hybrid_layer_ids": [1, 3],
-        "num_mem_blocks": 1,
     },
     "seggpt": {"image_size": [128, 64], "pretrain_image_size": 32},
     "siglip2_vision_model": {"num_patches": 16},

@@ -42,11 +42,6 @@ def open_graphnet(source: Source) -> list[Program]:
     return programs
 
 
-def names(folder: str | Path) -> list[str]:
-    """Returns what may follow `graphnet:` for each sample below a folder. Raises `SourceError`."""
-    return [str(sample) for sample in _samples(Path(folder))]
-
-
 def _samples(root: Path) -> list[Path]:
     """Returns the folders that are samples, sorted by path. Does not follow links."""
     if not root.is_dir():

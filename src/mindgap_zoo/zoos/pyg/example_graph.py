@@ -81,10 +81,10 @@ class ExampleGraph:
     def integers(self, name: str, most: int, *shape: int) -> torch.Tensor:
         return self.draw(name, lambda seed: Integers(seed, 0, most), shape, "int64")
 
-    def edges(self, name: str = "edge_index", count: int = EDGES, nodes: int = NODES) -> torch.Tensor:
+    def edges(self, name: str = "edge_index", count: int = EDGES) -> torch.Tensor:
         """Draws edges (2, count) within examples of 8 nodes, sorted by source; every other node is equally likely."""
-        inside = nodes // GRAPHS
-        source = self.integers(f"{name}.source", nodes, count).sort().values
+        inside = NODES // GRAPHS
+        source = self.integers(f"{name}.source", NODES, count).sort().values
         step = 1 + self.integers(f"{name}.step", inside - 1, count)
         first = source - source % inside
         return torch.stack([source, first + (source % inside + step) % inside])
@@ -98,9 +98,9 @@ class ExampleGraph:
         return torch.bincount(torch.bincount(self.edges()[1], minlength=NODES))
 
 
-def mlp(inputs: int, outputs: int, hidden: int = 32) -> nn.Sequential:
+def mlp(inputs: int, outputs: int) -> nn.Sequential:
     """Returns a small network for layers that take one."""
-    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+    return nn.Sequential(nn.Linear(inputs, OUT), nn.ReLU(), nn.Linear(OUT, outputs))
 
 
 _NAMED: Final[Mapping[str, Callable[[ExampleGraph, str], Any]]] = {

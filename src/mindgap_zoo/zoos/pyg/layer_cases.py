@@ -185,7 +185,7 @@ CONSTRUCTED: Final[Mapping[str, Entry]] = {
     "CorrectAndSmooth": lambda w: {
         "num_correction_layers": 3, "correction_alpha": 0.8, "num_smoothing_layers": 3, "smoothing_alpha": 0.7
     },
-    "DMoNPooling": lambda w: {"channels": [FEATURES, OUT], "k": 4},
+    "DMoNPooling": lambda w: {"channels": [FEATURES, OUT]},
     "DeepGCNLayer": lambda w: InOrder(
         w.library.DeepGCNLayer(w.library.GENConv(FEATURES, FEATURES), nn.LayerNorm(FEATURES), nn.ReLU())
     ),
@@ -217,7 +217,7 @@ CONSTRUCTED: Final[Mapping[str, Entry]] = {
         w.library.GroupAddRev(w.library.GCNConv(FEATURES // 2, FEATURES // 2), num_groups=2, disable=True)
     ),
     "HANConv": lambda w: {"metadata": _METADATA, "heads": 2},
-    "HEATConv": lambda w: {"edge_type_emb_dim": 8, "edge_dim": EDGE_FEATURES, "edge_attr_emb_dim": 8},
+    "HEATConv": lambda w: {"edge_type_emb_dim": 8, "edge_attr_emb_dim": 8},
     "HGTConv": lambda w: {"metadata": _METADATA, "heads": 2},
     "HeteroConv": lambda w: {
         "convs": {kind: w.library.SAGEConv((FEATURES, FEATURES), OUT) for kind in _KINDS_OF_EDGES}
@@ -228,8 +228,6 @@ CONSTRUCTED: Final[Mapping[str, Entry]] = {
     },
     "HypergraphConv": lambda w: {"use_attention": True, "heads": 2},
     "JumpingKnowledge": lambda w: {"mode": "lstm", "channels": FEATURES, "num_layers": 3},
-    "LGConv": lambda w: {"normalize": True},
-    "LPFormer": lambda w: {"ppr_thresholds": [0.0, 1e-4, 1e-2]},
     "MLPAggregation": lambda w: {"num_layers": 2, "hidden_channels": OUT, "norm": None},
     "NeuralFingerprint": lambda w: {"num_layers": 1},
     "MLP": lambda w: {"channel_list": [FEATURES, OUT, OUT, 8]},
@@ -241,7 +239,7 @@ CONSTRUCTED: Final[Mapping[str, Entry]] = {
     },
     "MultiAggregation": lambda w: {"aggrs": ["mean", "max", "std", "softmax"]},
     "NNConv": lambda w: {"nn": mlp(EDGE_FEATURES, FEATURES * OUT)},
-    "Node2Vec": lambda w: {"edge_index": w.edges(), "walk_length": 6, "context_size": 3, "num_nodes": NODES},
+    "Node2Vec": lambda w: {"edge_index": w.edges(), "walk_length": 6, "context_size": 3},
     "PNA": lambda w: {key: value for key, value in _pna(w).items() if key != "edge_dim"},
     "PNAConv": _pna,
     "PPFConv": lambda w: {"local_nn": mlp(FEATURES + 4, OUT), "global_nn": mlp(OUT, OUT)},
@@ -317,7 +315,6 @@ GIVEN: Final[Mapping[str, Entry]] = {
     "MetaLayer": lambda w: {"edge_attr": w.named("edge_attr"), "batch": None},
     "MetaPath2Vec": lambda w: {"node_type": "author", "batch": w.integers("batch", NODES, 10)},
     "PositionalEncoding": lambda w: {"x": w.positive("x", NODES)},
-    "SchNet": lambda w: {"z": w.named("z"), "pos": w.named("pos"), "batch": w.examples()},
     "SplineConv": lambda w: {"edge_attr": w.positive("edge_attr", EDGES, 3)},
     "TGNMemory": lambda w: {"x": w.integers("n_id", NODES, 10)},
     "TemporalEncoding": lambda w: {"x": w.positive("x", NODES)},
