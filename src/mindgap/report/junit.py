@@ -40,22 +40,16 @@ def junit_xml(report: Report, fails: Decision = no_decision) -> str:
         for row in rows:
             for number, each in enumerate(row.by_fault):
                 _case(suite, each, beside=number > 0, fails=fails(each))
-        count_cases(suite)
     if report.refused:
         suite = ET.SubElement(suites, "testsuite", name="sources")
         for refused in report.refused:
             case = ET.SubElement(suite, "testcase", classname="sources", name=clean(refused.source))
             ET.SubElement(case, "error", message=clean(refused.reason), type="refused")
-        count_cases(suite)
     if report.nothing:
         suite = ET.SubElement(suites, "testsuite", name="comparison")
         case = ET.SubElement(suite, "testcase", classname="comparison", name="something was compared")
         ET.SubElement(case, "error", message=clean(f"NOTHING WAS COMPARED: {report.nothing}"), type="nothing")
-        count_cases(suite)
-    for name in ("tests", "failures", "errors", "skipped"):
-        suites.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
-    ET.indent(suites)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
+    return junit_text(suites)
 
 
 def _case(suite: ET.Element, row: Row, *, beside: bool, fails: bool | None) -> None:
@@ -82,12 +76,17 @@ def _case(suite: ET.Element, row: Row, *, beside: bool, fails: bool | None) -> N
         ET.SubElement(case, "system-out").text = text
 
 
-def count_cases(suite: ET.Element) -> None:
-    """Writes the numbers of cases of a suite into its attributes."""
-    cases = suite.findall("testcase")
-    suite.set("tests", str(len(cases)))
-    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(name, str(sum(case.find(tag) is not None for case in cases)))
+def junit_text(suites: ET.Element) -> str:
+    """Writes the numbers of cases into the attributes of suites, and returns the document."""
+    for suite in suites:
+        cases = suite.findall("testcase")
+        suite.set("tests", str(len(cases)))
+        for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            suite.set(name, str(sum(case.find(tag) is not None for case in cases)))
+    for name in ("tests", "failures", "errors", "skipped"):
+        suites.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
 
 
 def clean(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 
-from mindgap.report.junit import clean, count_cases
+from mindgap.report.junit import clean, junit_text
 from mindgap.results.answer_rows import AnswerRow
 from mindgap_surveys.report.study_page import Section, StudyPage, Text
 from mindgap_surveys.table import StudyTable
@@ -52,8 +52,4 @@ def answer_junit(rows: Sequence[AnswerRow]) -> str:
                 ET.SubElement(case, "system-out").text = text
             else:
                 ET.SubElement(case, "failure" if row.state == "found" else "error", message=text, type=row.verdict)
-        count_cases(suite)
-    for name in ("tests", "failures", "errors", "skipped"):
-        suites.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
-    ET.indent(suites)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
+    return junit_text(suites)
