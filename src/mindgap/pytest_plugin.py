@@ -10,6 +10,7 @@ before a fixture is used.
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -56,10 +57,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def mindgap_session() -> Generator[Session]:
+def mindgap_session(pytestconfig: pytest.Config) -> Generator[Session]:
     """A `mindgap.Session`: its worker processes serve all tests of the run, and end with it."""
     from mindgap.workflows.diff import Session
 
+    # pytest 9.2 would show PyTorch's trace, records without text, with each failing test.
+    shown: Callable[[logging.LogRecord], bool] = lambda record: record.name != "torch.__trace"  # noqa: E731
+    logs: Any = pytestconfig.pluginmanager.getplugin("logging-plugin")
+    if logs is not None:
+        logs.report_handler.addFilter(shown)
     with Session() as session:
         yield session
 
@@ -102,12 +108,11 @@ def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def _checked(options: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The options, with `platforms` as a list. Fails the test for an option that is none."""
+    """The options as they are. Fails the test for an option that is none."""
     for name in options:
         if name not in _OPTIONS:
             _fail(f"{where} has no option {name!r}; it takes {', '.join(_OPTIONS)}")
-    platforms = options.get("platforms")
-    return {**options, "platforms": [platforms]} if isinstance(platforms, str) else dict(options)
+    return dict(options)
 
 
 def _report(

@@ -74,11 +74,6 @@ def _note(message: Warning | str, *_: object) -> str:
     return f"mindgap: note: {' '.join(str(message).split())}\n"
 
 
-def _verbose_first(argv: Sequence[str]) -> list[str]:
-    """Moves `--verbose` to the front, so that it may stand anywhere among the options of a command."""
-    return sorted(argv, key=lambda argument: argument != "--verbose")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command: see `mindgap.cli.main`, which does more before."""
     with _terminated() as signals:
@@ -112,7 +107,8 @@ def _terminated() -> Generator[list[int]]:
 def _run(argv: Sequence[str] | None) -> int:
     try:
         try:
-            given = _verbose_first(sys.argv[1:] if argv is None else argv)
+            # `--verbose` first: it may stand anywhere among the options of a command.
+            given = sorted(sys.argv[1:] if argv is None else argv, key=lambda argument: argument != "--verbose")
             status = app(args=given, prog_name="mindgap", standalone_mode=False)
         finally:
             # Writes the buffer of standard output, where there is one: `mindgap.cli.main` ends the process without it.

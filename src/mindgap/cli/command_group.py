@@ -78,6 +78,7 @@ class Command(TyperCommand):
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         pieces = [re.sub(r"^[{](.*)[}](\.{3})?$", r"\1", each) for each in self.collect_usage_pieces(ctx)]
+        pieces = [re.sub(r"^\[+([^].…]+).*[.]{3}$", r"[\1…]", each) for each in pieces]
         formatter.write_usage(ctx.command_path, " ".join(pieces))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -98,8 +99,10 @@ class Command(TyperCommand):
         if examples:
             with formatter.section("Examples"):
                 for each in examples:
-                    lines = textwrap.wrap(each, formatter.width - 8, break_on_hyphens=False, break_long_words=False)
-                    formatter.write("  " + " \\\n      ".join(lines) + "\n")
+                    # A quoted argument stays in one line: with no-break spaces.
+                    quoted = re.sub(r"'[^']*'", lambda part: part[0].replace(" ", "\xa0"), each)
+                    lines = textwrap.wrap(quoted, formatter.width - 8, break_on_hyphens=False, break_long_words=False)
+                    formatter.write("  " + " \\\n      ".join(lines).replace("\xa0", " ") + "\n")
 
 
 def _shown_type(option: str) -> str:

@@ -18,9 +18,10 @@ from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.compare.reason import has
 from mindgap.graph.compare.row_metrics import changed_wholly
 from mindgap.platforms.name import PlatformName
-from mindgap.report.finding_blocks import Block, blocks, clean, reason, size_text
+from mindgap.report.finding_blocks import Block, blocks, size_text
 from mindgap.report.words import (
     METRICS,
+    clean,
     contradiction_notes,
     given_back,
     meaning,
@@ -28,6 +29,7 @@ from mindgap.report.words import (
     other_decision_notes,
     own_path_notes,
     quantisation_costs,
+    reason,
     weak_operators,
     weaker_evidence,
     word_text,

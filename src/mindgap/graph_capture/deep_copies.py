@@ -56,7 +56,7 @@ def deep_copy(value: Any, memo: dict[int, Any]) -> Any:
             raise
         except Exception:  # what classes of users raise
             for _, part in uncopied(value, memo) or [("", value)]:
-                memo[id(part)] = _read_only_copy(part, memo) if _is_proxy(part) else part
+                memo[id(part)] = _read_only_copy(part, memo) if isinstance(part, types.MappingProxyType) else part
             continue
         # By its id a memo keeps alive whose ids it has; another object may get the id of this one.
         memo.setdefault(id(memo), []).extend(attempt.pop(id(attempt), ()))
@@ -64,10 +64,6 @@ def deep_copy(value: Any, memo: dict[int, Any]) -> Any:
         memo.update(attempt)
         _rebind_hooks(copied, memo)
         return made
-
-
-def _is_proxy(value: Any) -> bool:
-    return isinstance(value, types.MappingProxyType)
 
 
 def _read_only_copy(held: Any, memo: dict[int, Any]) -> types.MappingProxyType[Any, Any]:

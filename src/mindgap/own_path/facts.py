@@ -22,7 +22,6 @@ _QUESTIONS: Final = (
     "torch.compiler.is_compiling",
     "torch.compiler.is_dynamo_compiling",
     "torch.compiler.is_exporting",
-    "torch.jit.is_scripting",
     "torch.jit.is_tracing",
     "torch.cuda.is_available",
     "torch.cuda.device_count",

@@ -39,14 +39,14 @@ _REPORT: Final = re.compile(
 )
 #: An operator as exporters and front ends name it.
 _OPERATOR: Final = re.compile(r"\b(\w+)(?:\.|::)(\w+)(?:\.(\w+)|'|\b)")
-#: What OpenVINO converts not, and how Python names a function there.
-_UNCONVERTED: Final = re.compile(r"No conversion rule found for operations: (.*)")
+#: What OpenVINO and `torch.onnx.export` convert not, and how Python names a function or an operator there.
+_UNCONVERTED: Final = re.compile(r"No (?:conversion rule found for operations: (.*)|ONNX function found for (.+?)\. )")
 #: What PyTorch reports where a number is read from a tensor that an exporter traces: an error's class, or its words.
 _TENSOR_VALUE: Final = re.compile(
     r"DataDependent|data-dependent|Converting a tensor to a|Iterating over a tensor|\.numpy\(\)"
     r"|\bNumPy (?:array|function)"
 )
-_FUNCTION: Final = re.compile(r"<(?:built-in )?function (\w+)(?: at 0x[0-9a-f]+)?>")
+_FUNCTION: Final = re.compile(r"<(?:(?:built-in )?function |OpOverload\(op=')(\w[\w.]*)(?: at 0x[0-9a-f]+|', .*?\))?>")
 #: Namespaces of PyTorch's own operators.
 _OWN_OPERATORS: Final = (
     "aten", "prims", "prim", "torchvision", "quantized", "_quantized", "quantized_decomposed", "onnx", "onnx_symbolic",
@@ -141,7 +141,7 @@ def _with_operator(failure: Failure, error: BaseException, program: FlatProgram)
     known = registered_operators()
     operator = next((name for name in named if name in known), "")
     unconverted = _UNCONVERTED.search(_FUNCTION.sub(r"\1", text))
-    names = [operator] if operator else unconverted[1].split(", ") if unconverted else []
+    names = [operator] if operator else (unconverted[1] or unconverted[2]).split(", ") if unconverted else []
     classes = " ".join(type(each).__name__ for each in _causes(error))
     is_value = _TENSOR_VALUE.search(f"{classes} {text}") is not None
     kind = "" if operator else "no_conversion" if names else "tensor_value" if is_value else ""

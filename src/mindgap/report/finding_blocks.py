@@ -15,38 +15,21 @@ from pathlib import Path
 from typing import Final
 
 from mindgap.graph.compare.culprit import Culprit, DtypePolicy, SubmoduleCulprit
-from mindgap.report.words import METRICS, classes, fault_name, figure, number, word_text
+from mindgap.report.words import METRICS, MOST_TEXT, classes, clean, fault_name, figure, number, reason, word_text
 from mindgap.workflows.diff import Report, Row
 
 #: The labels of a block, in their order.
 LABELS: Final = (
-    "culprit",
-    "module",
-    "line",
-    "blame",
-    "example",
-    "evidence",
-    "message",
-    "size",
-    "advice",
-    "script",
-)
+    "culprit", "module", "line", "blame", "example", "evidence", "message", "size", "advice", "script",
+)  # fmt: skip
 #: The metrics of the field `size`.
 _SIZES: Final = ("max_abs", "max_rel", "relative_error")
-_MOST_TEXT: Final = 400
 #: Lines of the source before and after the culprit's that a page shows.
 _BESIDE: Final = 4
 #: Platforms or models that a title names.
 _MOST_NAMES: Final = 6
 #: The line of the user's program in an operator's label: `layer1.0 (model.py:42)`.
 LINE: Final = re.compile(r"(?:^|\()(?P<file>[^\s():]+):(?P<line>\d+)\)?$")
-#: Lines of a runtime's message that name the reason, and lines that only say that there is one.
-_NAMES_THE_REASON: Final = re.compile(
-    r"no conversion rule|not (?:yet )?(?:supported|implemented)|unsupported|no \S+ translation|failed to|cannot ", re.I
-)
-_EMPTY: Final = re.compile(r":$|^(?:\S+: )?Check '.*' failed at |^Traceback |^File \"|^\W*$")
-#: What a terminal would obey, and what XML cannot hold.
-_UNPRINTABLE: Final = re.compile(r"\x1b\[[\d;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +118,6 @@ def is_of_export(row: Row) -> bool:
     return row.verdict == "export" or isinstance(row.culprit, SubmoduleCulprit)
 
 
-def clean(text: str) -> str:
-    """The text without escape sequences and control characters."""
-    return _UNPRINTABLE.sub("", text).strip()
-
-
 def _culprit(row: Row, alone: bool) -> str:
     """The culprit; of several models without the nodes, which are each model's own."""
     if row.culprit is None:
@@ -169,12 +147,12 @@ def _evidence(row: Row) -> str:
         text = text[: -len(message)].rstrip(": ")
     if row.example is not None:
         text = text.replace(row.example.sentence, "").strip().removesuffix(":").strip()
-        if text.startswith("(") and text.endswith(")"):
-            text = text[1:-1]
+        # Behind the example, in brackets. Before it may stand the set of arguments.
+        text = re.sub(r"^(|.*?: ) *\((.*)\)$", r"\1\2", text)
     op = row.culprit.op if row.culprit else ""
     for known in (f", on {row.platform}: {op}", f" on {row.platform}: {op}"):
         text = text.removesuffix(known)
-    return _cut(text.splitlines()[0], 2 * _MOST_TEXT if is_of_export(row) else _MOST_TEXT) if text else ""
+    return _cut(text.splitlines()[0], 2 * MOST_TEXT if is_of_export(row) else MOST_TEXT) if text else ""
 
 
 def _cut(text: str, most: int) -> str:
@@ -223,21 +201,6 @@ def _figure(row: Row, name: str, other_class: str) -> str:
     if value is None or (other_class and not value):
         return ""
     return number(value) if name == "max_abs" else figure(row.metrics, name)
-
-
-def reason(row: Row) -> str:
-    """Why a row failed or has no verdict: the most specific line of the platform's message, or the judge's detail."""
-    if row.broken:
-        return f"mindgap failed: {row.broken.strip().splitlines()[-1]}"[:_MOST_TEXT]
-    # The word of the row shows that it was not run or judged.
-    text = clean(row.message) or clean(row.detail)
-    lines = [line.strip().removeprefix("-- ") for line in text.splitlines() if line.strip()]
-    if not lines:
-        return ""
-    filled = [line for line in lines if not _EMPTY.search(line)]
-    line_found = next((line for line in filled if _NAMES_THE_REASON.search(line)), (filled or lines)[0])
-    op = row.culprit.op if row.culprit is not None and row.verdict is None else ""
-    return (line_found if not op or op in line_found else f"{op}: {line_found}")[:_MOST_TEXT]
 
 
 def _label(row: Row) -> str:

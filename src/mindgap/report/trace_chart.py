@@ -32,8 +32,9 @@ def distance_chart(trace: ValueTrace) -> dict[str, Any]:
     x = alt.X("place:Q", title=None, axis=alt.Axis(format="d", tickMinStep=1), scale=alt.Scale(nice=False))
     exponents = alt.Axis(format="~e")
     tooltip = ["value:N", "where:N", "state:N", "role:N", "distance:Q", "rate:Q"]
+    drawn = sorted((each for each in points if each["distance"]), key=lambda each: each["role"] != "propagates")
     marks = (
-        alt.Chart(alt.Data(values=sorted(filter(_has_distance, points), key=lambda p: p["role"] != "propagates")))
+        alt.Chart(alt.Data(values=drawn))
         .mark_point(filled=True, opacity=0.9)
         .encode(
             x=x,
@@ -55,10 +56,6 @@ def distance_chart(trace: ValueTrace) -> dict[str, Any]:
     )
     chart = alt.vconcat(marks, strip, spacing=4).resolve_scale(color="independent", shape="independent", x="shared")
     return chart.configure_view(stroke=None).configure_legend(orient="top", labelFontSize=12).to_dict()
-
-
-def _has_distance(point: dict[str, Any]) -> bool:
-    return bool(point["distance"])
 
 
 def _point(place: int, value: TracedValue) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -75,6 +76,15 @@ MORE_METRICS: Final[Mapping[str, str]] = {
 }
 
 
+#: Characters of a reason.
+MOST_TEXT: Final = 400
+#: Lines of a runtime's message that name the reason, and lines that only say that there is one.
+_NAMES_THE_REASON: Final = re.compile(
+    r"no conversion rule|not (?:yet )?(?:supported|implemented)|unsupported|no \S+ translation|failed to|cannot ", re.I
+)
+_EMPTY: Final = re.compile(r":$|^(?:\S+: )?Check '.*' failed at |^Traceback |^File \"|^\W*$")
+#: What a terminal would obey, and what XML cannot hold.
+_UNPRINTABLE: Final = re.compile(r"\x1b\[[\d;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 #: Nodes of a fault that are listed.
 _NODES: Final = 8
 
@@ -94,6 +104,26 @@ def word_text(word: str) -> str:
     return word.replace("_", " ")
 
 
+def clean(text: str) -> str:
+    """The text without escape sequences and control characters."""
+    return _UNPRINTABLE.sub("", text).strip()
+
+
+def reason(row: Row) -> str:
+    """Why a row failed or has no verdict: the most specific line of the platform's message, or the judge's detail."""
+    if row.broken:
+        return f"mindgap failed: {row.broken.strip().splitlines()[-1]}"[:MOST_TEXT]
+    # The word of the row shows that it was not run or judged.
+    text = clean(row.message) or clean(row.detail)
+    lines = [line.strip().removeprefix("-- ") for line in text.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    filled = [line for line in lines if not _EMPTY.search(line)]
+    line_found = next((line for line in filled if _NAMES_THE_REASON.search(line)), (filled or lines)[0])
+    op = row.culprit.op if row.culprit is not None and row.verdict is None else ""
+    return (line_found if not op or op in line_found else f"{op}: {line_found}")[:MOST_TEXT]
+
+
 def explain(row: Row) -> str:
     """Explains a row in one line: verdict, culprit, blame, sizes, the platform's message."""
     parts = [word_text(row.word)]
@@ -106,9 +136,8 @@ def explain(row: Row) -> str:
     if others := row.faults[1:]:
         parts.append(f"{len(others)} more fault{'s'[: len(others) > 1]}: {', '.join(map(fault_name, others))}")
     parts += [f"{name} {metric(row, name)}" for name in ("max_abs", "max_rel") if name in row.metrics]
-    shown = row.message or row.detail
-    if shown and (row.verdict is None or not row.metrics):
-        parts.append(shown.strip().splitlines()[0][:300])
+    if (shown := reason(row)) and (row.verdict is None or not row.metrics):
+        parts.append(shown)
     elif row.finding and row.detail:
         parts.append(detail_line(row))
     parts += map(_not_finite, row.non_finite)

@@ -257,7 +257,9 @@ def export_(
 ) -> int:
     """Write the cases that have run into one file, to be run on a machine without network or catalogue.
 
-    Example: mindgap campaign export out/campaign cases.bundle -p cuda/eager (there: mindgap campaign run cases.bundle)
+    There: `mindgap campaign run cases.bundle`.
+
+    Example: mindgap campaign export out/campaign cases.bundle -p cuda/eager
     """
     from mindgap_campaign.campaign.state.bundle_transfer import export
     from mindgap_campaign.campaign.state.directory import open_directory

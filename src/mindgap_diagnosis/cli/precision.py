@@ -124,7 +124,7 @@ def _facts(answer: Precision) -> list[str]:
     facts = [f"{what} {after}"]
     if answer.all_float32 is not None:
         facts.append(f"{answer.all_float32:.3g} with all in float32")
-    facts.append(f"bound {answer.bound:g}; {answer.runs} runs")
+    facts.append(f"bound {answer.bound:g}; {answer.runs} run{'s'[: answer.runs > 1]}")
     if not answer.minimal:
         facts.append("operators were given back several at a time: more runs (--runs) may shorten the list")
     if answer.saved:

@@ -12,8 +12,8 @@ from mindgap.graph import MindgapError
 from mindgap.platforms.environments import EnvironmentProblem
 from mindgap.platforms.name import ENVIRONMENT, PlatformName
 from mindgap.platforms.protocol import PlatformError
-from mindgap.report.finding_blocks import reason, size_text
-from mindgap.report.words import word_text
+from mindgap.report.finding_blocks import size_text
+from mindgap.report.words import reason, word_text
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.source_worker.client import ProgramRefused

@@ -110,8 +110,8 @@ def invariance(
     with the sizes at which they do. Exit status: 1 where an answer is beyond rounding, 2 where something did not run.
 
     Examples: mindgap invariance timm:resnet18 -p cpu/eager -p onnxruntime/cpu
-    mindgap invariance http://localhost:8000/v1 --prompt 'Once upon a time'
-    mindgap invariance http://localhost:8000/v1 --against hub:FOLDER
+    | mindgap invariance http://localhost:8000/v1 --prompt 'Once upon a time'
+    | mindgap invariance http://localhost:8000/v1 --against hub:FOLDER
     """
     files = AnswerFiles(html, junit, store, as_json)
     if is_endpoint(source):

@@ -53,6 +53,9 @@ def test_help_fits_80_columns_and_cuts_no_option(path: str) -> None:
 def test_a_command_ends_with_an_example_of_itself(path: str) -> None:
     example = shown(path).partition("\nExamples:\n")[2].replace(" \\\n     ", "")
     assert path in example and all(line.startswith("  ") for line in example.splitlines())
+    assert not [line for line in example.splitlines() if line.rpartition("&& ")[2].count("mindgap ") > 1]
+    assert not [line for line in example.splitlines() if line.count("'") % 2], "a line ends within a quoted argument"
+    assert not re.search(r"\[\[|\.\.\.", shown(path).partition("\n\n")[0]), "brackets and dots twice"
 
 
 def test_commands_are_listed_by_task() -> None:

@@ -70,7 +70,7 @@ def test_each_command_refuses_a_mistake_in_its_words(tmp_path: Path) -> None:
         ("coverage", "nowhere/cpu"), ("portability", "nowhere", *jit),
     ]  # fmt: skip
     words = r"itself raises RuntimeError: shape '\[3, 5\]' is invalid .*\(mistakes.py:\d+\)|is a NoneType; return|"
-    words += r"it is no \.npz archive|no such file|it has no 'nowhere'|no platform 'nowhere/cpu'"
+    words += r"it is no \.npz archive|no such file|it has no function 'nowhere'|no platform 'nowhere/cpu'"
     for command in commands:
         ran = mindgap(*command, cwd=tmp_path, own_path=True)
         assert ran.status == 2 and re.search(words, ran.err + ran.out), (command, ran)

@@ -125,6 +125,23 @@ def test_questions_have_the_module_and_the_line() -> None:
     assert asked.function == "torch.compiler.is_compiling" and asked.place.startswith("1.0 (programs.py:")
 
 
+def test_a_question_that_export_and_eager_mode_answer_alike_is_none() -> None:
+    model = lambda x: x + 1 if torch.jit.is_scripting() else x * torch.compiler.is_compiling()  # noqa: E731
+    (asked,) = questions(FlatProgram(model, (torch.ones(2),), {}))
+    assert asked.function == "torch.compiler.is_compiling"
+
+
+def test_an_operator_without_an_onnx_function_is_named_with_its_line() -> None:
+    class Product(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch._int_mm(x, x)
+
+    text = "def run(model, fresh):\n    return torch.onnx.export(model, fresh(), dynamo=True, verbose=False)"
+    failure = run_by(FlatProgram(Product(), (torch.ones(32, 32, dtype=torch.int8),), {}), ScriptRunner(text))
+    assert isinstance(failure, Failure) and (failure.kind, failure.names) == ("no_conversion", ("aten._int_mm",))
+    assert failure.line.startswith("test_program_run.py:") and "OpOverload" not in failure.message
+
+
 def test_modules_that_train_are_named_where_that_changes_what_they_compute() -> None:
     model = torch.nn.Sequential(
         torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2), torch.nn.Dropout(0.0), torch.nn.Dropout(0.1)

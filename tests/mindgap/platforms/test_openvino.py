@@ -253,6 +253,14 @@ def test_no_conversion_rule_is_a_refusal_by_the_operator_that_was_called(exact):
     assert refused.value.op == "aten.fft_fft.default"
 
 
+def test_a_list_that_is_not_converted_is_a_failure_of_the_operator_that_takes_it(exact):
+    """As the first step of a cache of transformers: the keys are joined to none."""
+    graph, inputs = captured(lambda x: torch.cat([torch.tensor([]), x], -2), normal(2, 2, 3, 4))
+    with pytest.raises(CompileFailure, match=r"internal type\. Consumer: util::PtFrameworkNode cat") as failed:
+        exact.load(graph, inputs)
+    assert failed.value.op == "aten.cat.default"
+
+
 def test_a_dtype_without_arithmetic_is_a_refusal(exact):
     graph, inputs = captured(lambda x: x * x, torch.ones(3, dtype=torch.complex64))
     with pytest.raises(Unsupported, match="ConvertPromoteTypes") as refused:

@@ -100,13 +100,9 @@ def redispatch_below(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
         if keys.has(key) and _falls_through(func.name(), key):
             keys = keys.remove(key)
     # Python's own numbers become tensors in a plain call only.
-    wanted = zip(func._schema.arguments, args, strict=False)
-    args = tuple(torch.tensor(one) if type(one) is int and _is_tensor(known) else one for known, one in wanted)
+    wanted = zip((str(argument.type) for argument in func._schema.arguments), args, strict=False)
+    args = tuple(torch.tensor(one) if type(one) is int and kind == "Tensor" else one for kind, one in wanted)
     return func.redispatch(keys, *args, **kwargs)
-
-
-def _is_tensor(argument: Any) -> bool:
-    return str(argument.type) == "Tensor"
 
 
 def _falls_through(name: str, key: Any) -> bool:

@@ -16,6 +16,7 @@ from mindgap.judge.trace.intermediate_values import by_size
 from mindgap.judge.trace.subgraphs import Array, Execute
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import ValueDigest
+from mindgap.run.message_cleaning import reasons
 from mindgap.run.outcome import Job, Outcome
 
 #: Whether looking inside changes the graph's outputs. `unknown`: they are not the same from run to run
@@ -52,8 +53,8 @@ def outcome_of(job: Job, execute: Execute) -> Outcome:
 
 
 def reason_of(outcome: Outcome) -> str:
-    """The status of a job that did not run, and its message on one line of at most 400 characters."""
-    return f"{outcome.status}: {' '.join(outcome.message.split())[:400]}"
+    """The status of a job that did not run, and the reasons of its message on one line of at most 400 characters."""
+    return f"{outcome.status}: {'; '.join(reasons(outcome.message.splitlines()))[:400]}"
 
 
 def output_digests(outcome: Outcome) -> tuple[str, ...]:

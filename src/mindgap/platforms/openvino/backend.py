@@ -210,7 +210,7 @@ class OpenVinoPlatform:
             reduced = sorted(name for name in nodes if name.rpartition(":")[2] in _REDUCED)
             if hint != "f32":
                 raise Fallback(f"OpenVINO computes in {hint} where f32 was asked for")
-            if reduced and not _asks_for_half(graph):
+            if reduced and not any(each is not None and each.dtype in ("bfloat16", "float16") for each in graph.values):
                 raise Fallback(f"OpenVINO runs {', '.join(reduced)} where f32 was asked for")
         return {"precision_in_force": hint, "node_precisions": nodes}
 
@@ -242,10 +242,6 @@ def _node_precisions(compiled: Any) -> dict[str, int]:
         info = node.get_rt_info()
         precisions[f"{info['layerType'].astype(str)}:{info['runtimePrecision'].astype(str)}"] += 1
     return dict(sorted(precisions.items()))
-
-
-def _asks_for_half(graph: Graph) -> bool:
-    return any(spec is not None and spec.dtype in ("bfloat16", "float16") for spec in graph.values)
 
 
 def _typed(error: Exception, origin: Mapping[str, str], *, running: bool = False) -> Exception:

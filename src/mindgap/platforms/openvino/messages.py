@@ -74,7 +74,8 @@ _OWN_NODE: Final = re.compile(
 )
 #: The node of the program that the PyTorch front end was at: `getitem_1/<built-in function getitem>`.
 _CONVERTED: Final = re.compile(
-    r"during conversion of operation (?P<node>\S+/.+?) with schema|\(util::\w+ (?P<mark>\S+/\S+?)\[\d+\]"
+    r"(?:of operation |Consumer: util::PtFrameworkNode )(?P<node>\S+/.+?) (?:with schema|\(util::SequenceMark )"
+    r"|\(util::\w+ (?P<mark>\S+/\S+?)\[\d+\]"
 )
 #: What follows when an earlier operator of the report could not be translated: its result has no dtype then.
 _CONSEQUENCE: Final = re.compile(r"Unsupported input type dynamic")

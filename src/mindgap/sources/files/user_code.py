@@ -8,7 +8,8 @@ import re
 import sys
 import traceback
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -56,18 +57,14 @@ def open_user_code(source: Source) -> list[Program]:
     path, _, name = source.target.rpartition(":")
     name, _, item = name.partition("#")
     with torch_seed(chosen.seed):
-        module, imports = _loaded(path)
-    make = getattr(module, name, None)
-    if make is None:
-        callables = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
-        raise SourceError(f"{path}: it has no {name!r}{suggest(name, callables)}")
+        make, imports = _named(path, name)
     if not callable(make) or isinstance(make, nn.Module):
         raise SourceError(f"{source.target}: {name} is a {type(make).__name__}; name a function that will {_SHAPES}")
     result = _call(make, source, chosen)
     items = list(result) if is_list(result) else [result]
     if not items:
         raise SourceError(f"{source.target}: it returned an empty list; {_SHAPES}")
-    stem = f"{Path(path).stem}:{name}"
+    stem = f"{Path(path).name.removesuffix('.py')}:{name}"
     if item and int(item) >= len(items):
         raise SourceError(f"{source.target}: there is no item {item}, it returned {len(items)} (the first is #0)")
     named = [_item(item, stem, index, len(items), source) for index, item in enumerate(items)]
@@ -85,12 +82,30 @@ def load_callable(text: str) -> Callable[[], Any]:
     """Returns the callable that `FILE.py:NAME` or `package.module:NAME` names. Raises `SourceError`."""
     declare_operators()
     path, _, name = text.rpartition(":")
-    module, _ = _loaded(path)
-    function = getattr(module, name, None)
+    function, _ = _named(path, name)
     if not callable(function):
+        raise SourceError(f"{text}: {name} is a {type(function).__name__}; name a function")
+    return function
+
+
+def _named(path: str, name: str) -> tuple[Any, UserImports]:
+    """Returns what a name means in a file or a module, and its imports. Raises `SourceError`."""
+    with _own_arguments(path):
+        module, imports = _loaded(path)
+    if not hasattr(module, name):
         callables = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
         raise SourceError(f"{path}: it has no function {name!r}{suggest(name, callables)}")
-    return function
+    return getattr(module, name), imports
+
+
+@contextmanager
+def _own_arguments(path: str) -> Generator[None]:
+    """Gives code the command line of `python FILE.py`: a parser in it gives its defaults, and sees none of a worker."""
+    before, sys.argv = sys.argv, [path]
+    try:
+        yield
+    finally:
+        sys.argv = before
 
 
 def _text(source: Source, index: int, count: int) -> str:
@@ -164,12 +179,12 @@ def _load_module(name: str) -> ModuleType:
 
 
 def _call(make: Callable[[], Any], source: Source, chosen: SourceOptions) -> Any:
-    with torch_seed(chosen.seed):
+    path = source.target.rpartition(":")[0]
+    with torch_seed(chosen.seed), _own_arguments(path):
         try:
             return make()
         except (Exception, SystemExit) as error:
-            path = Path(source.target.rpartition(":")[0])
-            raise SourceError(f"{source.target}: it raised {_error_text(error, path)}") from error
+            raise SourceError(f"{source.target}: it raised {_error_text(error, Path(path))}") from error
 
 
 def _error_text(error: BaseException, path: Path) -> str:

@@ -180,7 +180,7 @@ class Session:
         settings = settings or RunSettings()
         settings = dataclasses.replace(settings, reference=canonical(settings.reference))
         budget = TimeBudget(settings.budget_s)
-        names = [canonical(platform) for platform in platforms]
+        names = [canonical(platform) for platform in ([platforms] if isinstance(platforms, str) else platforms)]
         facts = self._facts_of([settings.reference, *names], settings.reference, skip_unavailable)
         there = {fact.platform for fact in facts if fact.available}
         wanted = [platform for platform in dict.fromkeys(names) if platform in there]

@@ -1,5 +1,6 @@
 """The user's own files and modules: every form of result, and a clear line for everything else."""
 
+import sys
 import textwrap
 
 import pytest
@@ -90,8 +91,24 @@ def test_a_dtype_is_given_to_weights_and_arguments(model):
 
 def test_a_module_by_its_dotted_name(model, monkeypatch):
     monkeypatch.chdir(model.parent)
-    model.rename(model.parent / "mindgap_test_zoo.py")
-    assert run(open_source("mindgap_test_zoo:module")[0]).shape == (1, 2)
+    (folder := model.parent / "mindgap_test_zoo").mkdir()
+    model.rename(folder / "nets.py")
+    (program,) = open_source("mindgap_test_zoo.nets:module")
+    assert program.name == "mindgap_test_zoo.nets:module" and run(program).shape == (1, 2)
+
+
+def test_a_parser_of_arguments_in_the_file_gives_its_defaults(model):
+    model.write_text(
+        "import argparse, torch\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--width', type=int, default=3)\n"
+        "parser.parse_args()\n"
+        "def make():\n"
+        "    return torch.nn.ReLU(), (torch.ones(1, parser.parse_args().width),)\n"
+    )
+    before = [*sys.argv]
+    assert run(open_source(f"{model}:make")[0]).shape == (1, 3)
+    assert sys.argv == before
 
 
 @pytest.mark.parametrize(
