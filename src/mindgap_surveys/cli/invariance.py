@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
@@ -30,20 +30,15 @@ _LEAD: Final = (
     "The same example in different company, on one platform. Equal bits are identical; other bits are judged by the "
     "oracle of the graph of one example."
 )
-#: Options that only a server or only a model takes, by the parameter's name.
-_OF_SERVERS: Final = {
-    "model": "--model", "prompts": "--prompt", "max_tokens": "--max-tokens", "requests": "--requests",
-    "in_flight": "--in-flight", "max_requests": "--max-requests", "chat": "--chat", "stream": "--stream",
-    "timeout": "--timeout", "key_variable": "--key-variable", "against": "--against",
-}  # fmt: skip
-_OF_LOAD: Final = {
-    "requests": "--requests", "in_flight": "--in-flight", "max_requests": "--max-requests", "stream": "--stream",
-    "require_identical": "--require-identical",
-}  # fmt: skip
-_OF_MODELS: Final = {
-    "batches": "--batches", "threads": "--threads", "lengths": "--lengths", "decoding": "--decoding",
-    "kernels": "--kernels", "options": "--set", "capture_env": "--capture-env", "deadline": "--deadline",
-}  # fmt: skip
+#: Parameters of the command that only a server, only the load on it, or only a model takes.
+_OF_SERVERS: Final = (
+    "model", "prompts", "max_tokens", "requests", "in_flight", "max_requests", "chat", "stream", "timeout",
+    "key_variable", "against",
+)  # fmt: skip
+_OF_LOAD: Final = ("requests", "in_flight", "max_requests", "stream", "require_identical")
+_OF_MODELS: Final = (
+    "batches", "threads", "lengths", "decoding", "kernels", "options", "capture_env", "deadline",
+)  # fmt: skip
 
 
 def invariance(
@@ -180,10 +175,11 @@ def invariance(
         return files.write("invariance", page, rows, {"results": answers}, out, settings)
 
 
-def _given(context: typer.Context, options: Mapping[str, str]) -> str:
-    """Those of the options that stand on the command line."""
-    sources = ((context.get_parameter_source(name), option) for name, option in options.items())
-    return ", ".join(option for where, option in sources if where is not None and where.name == "COMMANDLINE")
+def _given(context: typer.Context, names: Sequence[str]) -> str:
+    """The options of those parameters that stand on the command line."""
+    sources = ((context.get_parameter_source(each.name or ""), each) for each in context.command.params)
+    given = (each for where, each in sources if where is not None and where.name == "COMMANDLINE")
+    return ", ".join(each.opts[0] for each in given if each.name in names)
 
 
 def _not_run(model: str, platform: PlatformName, why: str, notes: Sequence[str]) -> Invariance:
