@@ -77,9 +77,7 @@ def slower_shares(study: PortingStudy, framework: str, limit: float, estimator: 
 
 
 def _targets(study: PortingStudy, framework: str) -> list[str]:
-    if framework not in study.draws:
-        return []
-    return [target for target, why in study.draws[framework].targets.items() if not why]
+    return study.draws[framework].available if framework in study.draws else []
 
 
 def _text(where: str, share: Share) -> str:

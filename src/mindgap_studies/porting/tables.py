@@ -27,12 +27,7 @@ def study_tables(study: PortingStudy) -> list[StudyTable]:
 
 def pairs(study: PortingStudy) -> list[tuple[str, str, list[FunctionCell]]]:
     """Returns framework, target and cells of each target that is available."""
-    return [
-        (name, target, study.of(name, target))
-        for name, draw in study.draws.items()
-        for target, why in draw.targets.items()
-        if not why
-    ]
+    return [(n, target, study.of(n, target)) for n, draw in study.draws.items() for target in draw.available]
 
 
 def draws(study: PortingStudy) -> StudyTable:

@@ -161,9 +161,8 @@ def _compare(
     draw = _refreshed(draw, framework, study, file.path)
     if draw != study.draws[name]:
         file.add(study, draw)
-    targets = [target for target, why in draw.targets.items() if not why]
     for place, function in enumerate(draw.drawn):
-        missing = [target for target in targets if (name, function.name, target) not in study.cells]
+        missing = [target for target in draw.available if (name, function.name, target) not in study.cells]
         if missing:
             progress(place, len(draw.drawn), f"{name}: {function.name}")
             for cell in framework.cells(function.name, missing):

@@ -36,13 +36,10 @@ def count_calls(
     """Counts the calls of a package's names in the Python files of folders that import it.
 
     All files of `folders` are parsed first, and then as many of `packages` as make `most` files, drawn with `seed`. A
-    file that occurs in several packages at the same place counts once. Raises `MindgapError` for a folder that is not
-    there, and where no file imports the package.
+    file that occurs in several packages at the same place counts once. Raises `MindgapError` where no file imports the
+    package.
     """
     folders = list(folders)
-    for folder in folders:
-        if not folder.exists():
-            raise MindgapError(f"{folder}: no such file or folder")
     own = {file.resolve(): file for folder in folders for file in _python_files(folder)}
     files: dict[str, Path] = {}
     for folder in packages:

@@ -119,12 +119,16 @@ def _ratios(study: PortingStudy) -> Chart | None:
 def _functions(study: PortingStudy, framework: str) -> StudyTable:
     """One row for each function, with a cell for each target."""
     draw = study.draws[framework]
-    targets = [target for target, why in draw.targets.items() if not why]
     rows = tuple(
-        (each.name, each.uses, each.stratum, *(_cell(study.cells.get((framework, each.name, t))) for t in targets))
+        (
+            each.name,
+            each.uses,
+            each.stratum,
+            *(_cell(study.cells.get((framework, each.name, t))) for t in draw.available),
+        )
         for each in draw.drawn
     )
-    return StudyTable("", framework, ("function", "calls", "drawn from", *targets), rows)
+    return StudyTable("", framework, ("function", "calls", "drawn from", *draw.available), rows)
 
 
 def _cell(cell: FunctionCell | None) -> Cell:

@@ -170,6 +170,11 @@ class FrameworkDraw:
     targets: Mapping[str, str]
     unreadable: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    @property
+    def available(self) -> list[str]:
+        """The targets that are available."""
+        return [target for target, why in self.targets.items() if not why]
+
 
 @dataclass
 class PortingStudy:
