@@ -152,14 +152,14 @@ def without_answer(
 
 def _ported(rows: Iterable[Row], sources: Mapping[str, str]) -> Ported:
     known = [row for row in rows if row.status != "not_run" and row.word not in ("not_judged", "no_reference")]
-    wrong = [row for row in known if row.finding and row.status == "ok"]
-    others = [row for row in known if row.status != "ok" and row not in wrong and not _exported(row)]
+    # An export that fails is none of the captured graph, which runs.
+    failing = [row for row in known if row.status != "ok" or row.verdict == "failed"]
+    wrong = [row for row in known if row.finding and row not in failing]
+    others = [row for row in failing if not _exported(row)]
     ran, bad = len(known) - len(wrong) - len(others), wrong or others
-    word: Word = "not known" if not known else "differs" if wrong else "runs" if not others else "in part"
-    if others and not ran and not wrong:
-        word = "lacks"
+    word: Word = "differs" if wrong else "runs" if not others else "in part" if ran else "lacks"
     if not bad:
-        return Ported(word, ran, len(known))
+        return Ported(word if known else "not known", ran, len(known))
     reasons = Counter(_reason(row) for row in bad)
     reason = max(reasons, key=reasons.__getitem__)
     shown = next(row for row in bad if _reason(row) == reason)

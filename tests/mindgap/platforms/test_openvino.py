@@ -93,7 +93,9 @@ def test_plain_dtypes_go_in_and_out(either, dtype):
 def test_the_way_of_users_gives_bfloat16_as_such(way):
     x = normal(4, 8)
     (given,) = getattr(importlib.import_module("mindgap.platforms.openvino.run"), way)(Narrow(), lambda: (x,))
-    assert torch.equal(given, Narrow()(x))
+    # Within one step: without AVX-512 OpenVINO cuts the bits off that PyTorch rounds.
+    assert given.dtype == torch.bfloat16
+    torch.testing.assert_close(given, Narrow()(x), rtol=2**-7, atol=0)
 
 
 class Narrow(torch.nn.Module):

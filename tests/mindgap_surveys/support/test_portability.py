@@ -25,6 +25,7 @@ from mindgap_surveys.support.portability import (
     FunctionUse,
     LeftOut,
     Ported,
+    _ported,
     captured_calls,
     ported_functions,
     without_answer,
@@ -102,6 +103,20 @@ def of_large_calls() -> Graph:
     )
     labels = Labels(nodes=("net.py:7", "net.py:8", "net.py:9"))
     return Graph((Input(BIG, Constant(0.5)), Input(small, Constant(0.5))), nodes, (3, 4), labels=labels)
+
+
+@pytest.mark.parametrize(
+    ("rows", "word"),
+    [
+        ([("ok", "failed")], "lacks"),
+        ([("ok", "failed"), ("ok", "rounding")], "in part"),
+        ([("crashed", "failed"), ("ok", "discrepant")], "differs"),
+        ([("ok", "identical")], "runs"),
+        ([("not_run", None)], "not known"),
+    ],
+)
+def test_an_export_that_fails_is_no_other_result(rows: Any, word: str) -> None:
+    assert _ported([Row("ops:f#0", "cpu/jit", status, verdict) for status, verdict in rows], {}).word == word
 
 
 def test_calls_that_are_too_large_are_named(tmp_path: Path) -> None:
