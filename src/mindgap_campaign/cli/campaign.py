@@ -255,9 +255,7 @@ def export_(
         typer.Option("-p", "--platform", metavar="PLATFORM", help="To run there, instead of the plan's. May repeat."),
     ] = None,
 ) -> int:
-    """Write the cases that have run into one file, to be run on a machine without network or catalogue.
-
-    There: `mindgap campaign run cases.bundle`.
+    """Write the cases that have run into one file, for `mindgap campaign run FILE` without network or catalogue.
 
     Example: mindgap campaign export out/campaign cases.bundle -p cuda/eager
     """
