@@ -54,7 +54,7 @@ class DatasetClient:
     ) -> None:
         """`classes`: the model's, in its order. Raises `MindgapError` where the dataset cannot be opened."""
         self.dataset = dataset
-        self._limits = RequestLimits(deadline_s)
+        self._deadline_s = deadline_s
         start = WorkerStart("mindgap_studies.task_runs.dataset_worker:dataset_service", dict(os.environ), forks=True)
         self._client = WorkerClient(start, {}, RequestLimits(_START_S))
         self._asked: dict[str, Any] = {
@@ -75,8 +75,10 @@ class DatasetClient:
         if self._client.process is None or not self._client.process.alive:
             self._ask(self._asked)
             self._passed = 0
-        self._skip(start, count)
-        frame = self._ask({"kind": "read", "start": start, "count": count})
+        # A stream is read from where it is, or from its begin: every `count` examples before `start` have a deadline.
+        passed = self._passed if self._passed <= start else 0
+        before = (start - passed) / count if self.facts.count is None else 0
+        frame = self._ask({"kind": "read", "start": start, "count": count}, self._deadline_s * (1 + before))
         self._passed = start + count
         facts: list[dict[str, Any]] = frame.header["facts"]
         return Examples(
@@ -86,18 +88,10 @@ class DatasetClient:
             frame.header["ended"],
         )
 
-    def _skip(self, start: int, count: int) -> None:
-        """Passes the examples of a stream before `start`, in requests of `count`, each with a deadline of its own."""
-        if self.facts.count is not None:
-            return
-        passed = self._passed if self._passed <= start else 0
-        while passed < start:
-            passed = min(passed + count, start)
-            self._ask({"kind": "skip", "number": passed - 1})
-
-    def _ask(self, header: Mapping[str, Any]) -> Frame:
+    def _ask(self, header: Mapping[str, Any], deadline_s: float | None = None) -> Frame:
+        limits = RequestLimits(deadline_s or self._deadline_s)
         try:
-            frame = self._client.ask(header, (), self._limits, "reading the dataset")
+            frame = self._client.ask(header, (), limits, "reading the dataset")
         except WorkerFailed as failed:
             place = users_line(failed.tail)
             raise MindgapError(f"dataset {self.dataset}: {failed.message}{f' ({place})' if place else ''}") from None

@@ -4,17 +4,14 @@ Messages:
 
 parent → worker   open    a dataset, the forms of the model's inputs, mean and standard deviation of pixels
                   read    a number and a count: the examples from there on
-                  skip    a number: reads up to this example of a dataset that is streamed
 worker → parent   opened  the task, the number of examples where known, names of classes
                   read    for each example its number, labels and boxes, or why it cannot be read; `ended`; the inputs,
                           stacked, of those that can
-                  skipped
                   failed  as of `source_worker.worker`
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,7 +26,7 @@ from mindgap_studies.task_runs.images import InputForm, Pixels, UnreadableExampl
 
 def dataset_service(_: Channel) -> Service:
     reader = _Reader()
-    return Service({"open": answering(reader.open), "read": answering(reader.read), "skip": answering(reader.skip)})
+    return Service({"open": answering(reader.open), "read": answering(reader.read)})
 
 
 class _Reader:
@@ -62,10 +59,3 @@ class _Reader:
             facts.append({"number": number, "labels": example.labels, "boxes": example.boxes})
         inputs = [np.stack(arrays) for arrays in zip(*(each.inputs for each in good), strict=True)]
         return {"kind": "read", "facts": facts, "ended": ended}, inputs
-
-    def skip(self, header: Mapping[str, Any]) -> Answer:
-        """Reads up to an example. Behind the last, the next `read` tells the end."""
-        assert self._dataset is not None, "it was opened before"
-        with contextlib.suppress(EndOfDataset):
-            self._dataset.skip(header["number"])
-        return {"kind": "skipped"}, ()

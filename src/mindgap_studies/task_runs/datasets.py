@@ -143,11 +143,6 @@ class Dataset:
             return DatasetExample(arrays, tuple(map(_whole_label, labels)), tuple(map(float, boxes)))
         return DatasetExample(arrays, tuple(map(_whole_label, _array(target).reshape(-1))))
 
-    def skip(self, number: int) -> None:
-        """Reads up to an example, so that a long way takes several requests. Raises `EndOfDataset` behind the last."""
-        if self._indexed is None:
-            self._pair(number)
-
     def _pair(self, number: int) -> tuple[Any, Any]:
         if self._last is None or self._last[0] != number:
             self._last = number, self._read(number)

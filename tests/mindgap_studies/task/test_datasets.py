@@ -363,20 +363,17 @@ def test_an_image_above_pillows_limit_is_left_out(tmp_path: Path, monkeypatch: p
         read_example(open_dataset(str(tmp_path), FORMS, PLAIN), 0)
 
 
-def test_a_stream_is_passed_in_several_requests(tmp_path: Path) -> None:
-    asked: list[tuple[str, int]] = []
+def test_what_is_passed_of_a_stream_has_time_of_its_own(tmp_path: Path) -> None:
+    asked: list[tuple[int, float]] = []
     reader = object.__new__(DatasetClient)
-    reader.facts, reader._passed, reader.dataset = DatasetFacts("classification", None, ()), 0, "d"
+    reader.facts, reader._passed, reader._deadline_s = DatasetFacts("classification", None, ()), 0, 60.0
     reader._client = SimpleNamespace(process=SimpleNamespace(alive=True))
 
-    def ask(header) -> SimpleNamespace:
-        asked.append((header["kind"], header.get("number", header.get("start"))))
+    def ask(header, deadline_s: float) -> SimpleNamespace:
+        asked.append((header["start"], deadline_s))
         return SimpleNamespace(header={"facts": [], "ended": False}, arrays=())
 
     reader._ask = ask
-    reader.read(10, 4)
-    reader.read(14, 4)
-    reader.read(0, 4)
-    reader.read(8, 4)
-    first = [("skip", 3), ("skip", 7), ("skip", 9), ("read", 10)]
-    assert asked == [*first, ("read", 14), ("read", 0), ("skip", 7), ("read", 8)]
+    for start in (10, 14, 0, 8):
+        reader.read(start, 4)
+    assert asked == [(10, 210.0), (14, 60.0), (0, 60.0), (8, 120.0)]
