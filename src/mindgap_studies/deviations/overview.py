@@ -9,7 +9,6 @@ from itertools import groupby
 from typing import Any, Final, Literal
 
 from mindgap_studies.deviations.feature_clusters import FlagClusters
-from mindgap_studies.deviations.published.claims import Claim
 from mindgap_studies.equivalence.dendrogram import Dendrogram
 from mindgap_surveys.report.study_page import Block, Cell, Figure, Text
 from mindgap_surveys.table import StudyTable, made
@@ -66,7 +65,6 @@ class Overview:
     `unavailable`, `failed`: what did not run, with the reason.
     """
 
-    title: str
     source: str
     answers: tuple[Figure, Figure, Figure]
     remarks: tuple[str, ...]
@@ -78,7 +76,6 @@ class Overview:
     casts: tuple[ClassTree, ...]
     ablation: StudyTable
     cumulative: StudyTable | None
-    claims: tuple[Claim, ...]
     tables: tuple[StudyTable, ...]
     activations: tuple[StudyTable, ...] = ()
     unavailable: tuple[tuple[str, str], ...] = ()

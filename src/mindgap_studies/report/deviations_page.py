@@ -14,6 +14,7 @@ from mindgap_surveys.table import StudyTable, StudyTables
 #: Tables of one's own machines that are printed, and experiments of the printed summary: others have dozens of rows.
 _PRINTED: Final = ("own_machines", "own_summary", "own_options", "own_table_sup9")
 _EXPERIMENTS: Final = ("models", "reduced", "casts", "operators")
+_TITLE: Final = "How many answers does one model give?"
 _QUESTION: Final = (
     "A trained model is a fixed calculation. One expects the same output for the same input on each machine. Here each "
     "platform, a processor or GPU with its software and settings, ran the same models with the same inputs. Rounding "
@@ -59,7 +60,7 @@ _GROWTH: Final = (
 
 def deviations_page(page: Overview, version: str) -> StudyPage:
     lead = (f"{page.source} · mindgap {version}", _QUESTION, _TERMS, *page.remarks)
-    return StudyPage(page.title, tuple(map(Text, lead)), tuple(_sections(page)), page.answers)
+    return StudyPage(_TITLE, tuple(map(Text, lead)), tuple(_sections(page)), page.answers)
 
 
 def _sections(page: Overview) -> Iterator[Section]:
@@ -93,8 +94,7 @@ def _sections(page: Overview) -> Iterator[Section]:
     if page.cumulative:
         title = "Each new platform may bring a new result (Figure 1)"
         yield section("growth", title, Text(_GROWTH), cumulative_chart(page.cumulative))
-    if page.claims:
-        claims = next(table for table in page.tables if table.name == "claims")
+    for claims in (table for table in page.tables if table.name == "claims"):
         yield section("paper", "What the paper states, and what its data show", claims)
     tables = [Folded(f"{t.title} · {len(t.rows):,} rows", (t,), name=t.name) for t in page.tables]
     yield section("tables", "All tables", Text("`--out DIR` writes them as CSV files."), *tables)

@@ -102,14 +102,18 @@ def test_the_page_loads_nothing(page: Overview) -> None:
     assert all(f'id="{link[1:]}"' in text for link in links if link.startswith("#"))
 
 
-def test_own_machines_have_layers_and_published_ones_have_claims(theirs: Overview, own: Overview) -> None:
+def test_own_machines_have_layers_and_published_ones_have_claims(
+    study: PublishedStudy,  # noqa: F811
+    theirs: Overview,
+    own: Overview,
+) -> None:
     mine = written(own)
     assert part(mine, "layers").count('aria-label="node ') >= sum(len(profile.points) for profile in own.layers)
     assert 'id="paper"' not in mine and 'id="layers"' not in written(theirs)
     claims = part(written(theirs), "paper")
-    rows = claims.split("<tbody>")[1].split("</tr>")[: len(theirs.claims)]
+    rows = claims.split("<tbody>")[1].split("</tr>")[: len(study.claims)]
     agree = [re.findall(r"<td[^>]*>([^<]*)</td>", row)[4] == "yes" for row in rows]
-    assert agree == [each.agrees for each in theirs.claims]
+    assert agree == [each.agrees for each in study.claims]
 
 
 def test_what_a_machine_is_called_is_text_and_never_markup(own: Overview) -> None:

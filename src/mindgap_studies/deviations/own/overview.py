@@ -43,7 +43,6 @@ def own_overview(merged: MergedMachines, study: StudyTables) -> Overview:
     grid, platforms = _grid(merged.of("models"), merged)
     counts = f"on {machines} machine{'' if machines == 1 else 's'}"
     return Overview(
-        title="How many answers does one model give?",
         source="; ".join(
             f"{each.processor}, {each.cores} cores, torch {each.versions.get('torch', 'unknown')}, {each.collected}"
             for each in merged.machines.values()
@@ -58,7 +57,6 @@ def own_overview(merged: MergedMachines, study: StudyTables) -> Overview:
         casts=tuple(_tree(column) for column in _formats(merged)),
         ablation=study.table("own_figure_4"),
         cumulative=None,
-        claims=(),
         tables=study.tables,
         activations=tuple(t for name in ("own_table_sup8", "own_table_sup9") if (t := study.table(name)).rows),
         unavailable=_unavailable(merged),

@@ -39,7 +39,6 @@ def published_overview(study: PublishedStudy) -> Overview:
     # Numbers as in the matrix: those of Table 1 count again from 1.
     numbers = {name: found[platform].ours or 0 for name, platform, _ in table_1_platforms(study.matrix)}
     return Overview(
-        title="How many answers does one model give?",
         source=_SOURCE,
         answers=answers(platforms, trees),
         remarks=_remarks(study, gpus),
@@ -54,7 +53,6 @@ def published_overview(study: PublishedStudy) -> Overview:
         ),
         ablation=study.table("figure_4"),
         cumulative=study.table("figure_1"),
-        claims=study.claims,
         tables=study.tables,
     )
 
