@@ -6,7 +6,6 @@ The process imports the framework and forks for each request; it never starts th
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Array, MindgapError
+from mindgap.platforms.environments.environment import installed
 from mindgap.run.channel import Frame
 from mindgap.run.server import Answer, Channel, Service
 from mindgap_studies.porting_runs.call_outputs import compared, form_of, line_of, same_bits
@@ -47,17 +47,11 @@ def framework_service(channel: Channel, framework: str) -> Service:
     module, _, name = MODES[framework].partition(":")
     modes: FrameworkModes = getattr(importlib.import_module(module), name)()
     serving = FrameworkServing(modes)
-    versions: dict[str, str] = {}
-    for package in modes.packages:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     answers = {
         "usage": serving.usage, "targets": serving.targets, "calls": serving.calls,
         "compare": serving.compare, "measure": serving.measure,
     }  # fmt: skip
-    return Service(answers, {"source": modes.source, "versions": versions})
+    return Service(answers, {"source": modes.source, "versions": installed(modes.packages)})
 
 
 class FrameworkServing:
