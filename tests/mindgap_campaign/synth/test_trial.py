@@ -28,7 +28,7 @@ from mindgap_campaign.synth.regions.cut import cut, cut_of, whole_graph_cut
 from mindgap_campaign.synth.regions.prepared import prepare_graph
 from mindgap_campaign.synth.regions.region import Origin, Region
 from mindgap_campaign.synth.regions.trial import (
-    InputCache,
+    INPUTS,
     Trial,
     region_of,
     run_trial,
@@ -188,11 +188,10 @@ def test_reasons_are_short_and_the_same_for_one_kind_of_failure(node, reason: st
     ],
 )
 def test_who_writes_to_an_input_through_an_unknown_alias_is_no_region(view, write) -> None:
-    arrays = InputCache()
-    before = arrays.tensor(border(X, Normal(1))).clone()
-    trial = run_trial(draft(view, write, outputs=(1 + len(view.outputs),)), arrays=arrays)
+    before = INPUTS.tensor(border(X, Normal(1))).clone()
+    trial = run_trial(draft(view, write, outputs=(1 + len(view.outputs),)))
     assert trial.reason == "writes to an input"
-    assert torch.equal(arrays.tensor(border(X, Normal(1))), before)
+    assert torch.equal(INPUTS.tensor(border(X, Normal(1))), before)
 
 
 def test_what_says_nothing_is_dropped_with_all_that_led_to_it() -> None:

@@ -110,13 +110,10 @@ class InputCache:
         return entry
 
 
-_SHARED: Final = InputCache()
+INPUTS: Final = InputCache()
 
 
-def run_trial(
-    draft: Graph, *, most_bytes: int = MOST_BYTES, tensors: TensorStore | None = None,
-    arrays: InputCache | None = None,
-) -> Trial:  # fmt: skip
+def run_trial(draft: Graph, *, most_bytes: int = MOST_BYTES, tensors: TensorStore | None = None) -> Trial:
     """Runs a draft once, on the CPU, and describes it as it ran.
 
     Outputs without a finite element, or with one value everywhere, are dropped, and then the nodes and inputs that
@@ -124,9 +121,8 @@ def run_trial(
     """
     if reason := _refused(draft, most_bytes):
         return Trial(draft, reason=reason)
-    arrays = arrays or _SHARED
     try:
-        given = [arrays.tensor(each, tensors) for each in draft.inputs]
+        given = [INPUTS.tensor(each, tensors) for each in draft.inputs]
     except GraphError:
         return Trial(draft, reason="values: a recipe does not fit")
     before = [_content(each) for each in given]
@@ -144,7 +140,7 @@ def run_trial(
     # Not only operators that say so write to an operand, and not every alias is known for one.
     written = [each for each, old, new in zip(draft.inputs, before, given, strict=True) if _content(new) != old]
     for each in written:
-        arrays.forget(each)
+        INPUTS.forget(each)
     if not reason and (written or spent > SLOW):
         reason = "writes to an input" if written else "too slow"
     if reason:
@@ -154,7 +150,7 @@ def run_trial(
     if not kept:
         return Trial(draft, reason="useless", drops=tuple(drops), cpu_seconds=spent)
     graph = without_dead_nodes(Graph(draft.inputs, watch.nodes, tuple(draft.outputs[position] for position in kept)))
-    input_spans = {number: arrays.span(graph.inputs[number], tensors) for number in free_inputs(graph)}
+    input_spans = {number: INPUTS.span(graph.inputs[number], tensors) for number in free_inputs(graph)}
     known = {number: span for number, span in input_spans.items() if span is not None}
     output_spans = tuple(_given(results[position]) for position in kept)
     return Trial(graph, tuple(known), tuple(known.values()), output_spans, tuple(drops), "", spent)
