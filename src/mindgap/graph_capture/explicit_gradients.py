@@ -15,7 +15,7 @@ from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import TORCH_DTYPES, cotangent_of, spec_of, to_numpy
 from mindgap.aten.torch_private.fake_tensors import FakeTensorMode
 from mindgap.graph import Graph, Input, Labels, Literal as LiteralBytes, Recipe
-from mindgap.graph_capture.kernel_recorder import KernelRecorder, record_kernels
+from mindgap.graph_capture.kernel_recorder import KernelRecorder
 from mindgap.graph_capture.neutral_settings import neutral_kernel_settings
 from mindgap.graph_capture.recording import CallRecording
 from mindgap.graph_capture.tracing import run_traced
@@ -70,9 +70,7 @@ def _forward_and_backward(
     """Returns outputs, then gradients. The gradient of an input that no output depends on is zero."""
     for index in graph.grad:
         leaves[index].requires_grad_()
-    outputs: list[torch.Tensor] = run_traced(
-        lambda: Tape(graph).run(leaves, call=running), record_kernels(fake_mode, recorder)
-    )
+    outputs: list[torch.Tensor] = run_traced(lambda: Tape(graph).run(leaves, call=running), fake_mode, recorder)
     roots = [output for output in outputs if output.requires_grad]
     fed: list[torch.Tensor] = []
     for number, root in enumerate(roots):
@@ -86,7 +84,7 @@ def _forward_and_backward(
             return [torch.zeros_like(leaf) for leaf in wanted]
         return torch.autograd.grad(roots, wanted, fed, materialize_grads=True)
 
-    return [*outputs, *run_traced(back, record_kernels(fake_mode, recorder))]
+    return [*outputs, *run_traced(back, fake_mode, recorder)]
 
 
 def _assembled(graph: Graph, recorded: CallRecording, outputs: list[int]) -> Graph:

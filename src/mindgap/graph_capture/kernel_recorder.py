@@ -12,6 +12,7 @@ from mindgap.aten.torch_private.fake_tensors import FakeTensorMode, TorchDispatc
 from mindgap.aten.torch_private.pre_dispatch import newest_autograd_node, running_autograd_node
 from mindgap.graph_capture import random_operators
 from mindgap.graph_capture.custom_operators import call_definition, definition_of
+from mindgap.graph_capture.recording import norm_with_declared_writes
 from mindgap.graph_capture.replay_check import DrawnTensors
 from mindgap.graph_capture.value_table import ValueTable
 
@@ -60,7 +61,7 @@ class KernelRecorder(TorchDispatchMode):
             bound = random_operators.bind(func, args, kwargs)
             if bound["training"] and bound["running_mean"] is not None:
                 with self:
-                    return _norm_with_declared_writes(bound)
+                    return norm_with_declared_writes(bound)
         if func is torch.ops.aten.detach.default:
             # Without autograd it is the tensor itself.
             result = func(self.values.faked(args[0]))
@@ -73,19 +74,6 @@ class KernelRecorder(TorchDispatchMode):
             with self, self.values.within(func):
                 return call_definition(func, definition, args, kwargs)
         return self.values.record(func, args, kwargs)
-
-
-@contextmanager
-def record_kernels(fake_mode: FakeTensorMode, recorder: KernelRecorder) -> Generator[None]:
-    """Runs the block under fake tensors and records its calls."""
-    with fake_mode, recorder:
-        yield
-
-
-def _norm_with_declared_writes(bound: random_operators.Bound) -> Any:
-    """Calls a batch norm whose schema declares its writes to running statistics; `native_batch_norm` does not."""
-    names = ("input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps")
-    return torch.ops.aten._native_batch_norm_legit.default(*(bound[name] for name in names))
 
 
 class KernelReplayMode(TorchDispatchMode):

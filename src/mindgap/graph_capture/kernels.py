@@ -14,7 +14,7 @@ from mindgap.graph import Graph, Recipe, Role
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.graph_capture.assemble import Weights, assemble
 from mindgap.graph_capture.errors import CaptureError, UnprovenCapture
-from mindgap.graph_capture.kernel_recorder import KernelRecorder, KernelReplayMode, record_kernels
+from mindgap.graph_capture.kernel_recorder import KernelRecorder, KernelReplayMode
 from mindgap.graph_capture.neutral_settings import neutral_kernel_settings
 from mindgap.graph_capture.origin import current_origin
 from mindgap.graph_capture.program import module_paths, modules_of
@@ -97,7 +97,7 @@ def _trace(work: TrainingPass, program: Any, args: Sequence[Any], kwargs: Mappin
     for held, fake in fakes:
         values.add_input(held.tensor.detach(), fake, held.role, held.name)
     with blamed(program, args, kwargs):
-        named = run_traced(lambda: run_pass(work, copied, fakes, values.made), record_kernels(fake_mode, recorder))
+        named = run_traced(lambda: run_pass(work, copied, fakes, values.made), fake_mode, recorder)
     with fake_mode:
         return work, values.recorded, [(label, values.number(tensor)) for label, tensor in named]
 

@@ -6,7 +6,7 @@ import difflib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -16,7 +16,7 @@ from mindgap.graph_capture.deep_copies import fresh_copy
 from mindgap.graph_capture.errors import CaptureError
 from mindgap.graph_capture.neutral_settings import neutral_settings
 from mindgap.graph_capture.origin import user_line_of
-from mindgap.graph_capture.program import HeldTensor, as_written, copy_program, modules_of
+from mindgap.graph_capture.program import HeldTensor, as_written, copy_program, named_modules
 from mindgap.graph_capture.tracing import reason_of
 
 #: The path of a program's only module: that of `model.generate`, say.
@@ -42,13 +42,8 @@ class _Enough(BaseException):
 
 def submodules(program: Any) -> dict[str, torch.nn.Module]:
     """Returns the modules that a program holds, by path, outermost first. The program itself is not among them."""
-    modules: dict[str, torch.nn.Module] = {}
-    for prefix, root in modules_of(program):
-        for path, module in cast("list[tuple[str, torch.nn.Module]]", list(root.named_modules())):  # pyright: ignore[reportUnknownArgumentType] # untyped in PyTorch
-            if module is not program:
-                # A compiled module comes before the one inside it, which has the same path and is the one wanted.
-                modules[as_written(".".join(part for part in (prefix, path) if part)) or WHOLE] = module
-    return modules
+    # A compiled module comes before the one inside it, which has the same path and is the one wanted.
+    return {as_written(path) or WHOLE: module for path, module in named_modules(program) if module is not program}
 
 
 def module_calls(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any], seconds: float) -> list[ModuleCall]:

@@ -4,21 +4,26 @@ state."""
 from __future__ import annotations
 
 import logging
-import random
 import sys
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import Any, Final
 
-import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mindgap.aten.torch_private.fake_tensors import FAKE_TENSOR_LOGGERS
-from mindgap.aten.torch_private.process_state import unchecked_distributions
+from mindgap.aten.torch_private.process_state import changed
 
 #: Loggers that print a traceback for each operator without a fake kernel; the failure reaches the user as an error.
 _LOUD = (*FAKE_TENSOR_LOGGERS, "torch.fx.experimental.symbolic_shapes")
+_NEUTRAL: Final[Mapping[str, Any]] = {
+    "the fast path of attention": False,
+    "the gradient mode": False,
+    "the number of threads": 1,
+    "the checks of distributions": False,
+}
 
 
 @contextmanager
@@ -28,25 +33,13 @@ def neutral_settings() -> Generator[None]:
 
     Restores the random states of torch, numpy and Python afterwards.
     """
-    fast, threads = torch.backends.mha.get_fastpath_enabled(), torch.get_num_threads()
-    python, legacy = random.getstate(), np.random.get_state()
     with ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(devices=[]))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped in PyTorch
-        stack.enter_context(torch.no_grad())
+        stack.enter_context(changed(_NEUTRAL))
         stack.enter_context(silence_loggers())
         stack.enter_context(torch.autocast("cpu", enabled=False))
-        stack.enter_context(unchecked_distributions())
         if "torch._dynamo" in sys.modules:  # otherwise nothing is compiled, and importing it takes seconds
             stack.enter_context(torch.compiler.set_stance("force_eager"))
-        torch.backends.mha.set_fastpath_enabled(False)
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
-            torch.backends.mha.set_fastpath_enabled(fast)
-            random.setstate(python)
-            np.random.set_state(legacy)
+        yield
 
 
 @contextmanager

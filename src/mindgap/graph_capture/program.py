@@ -90,13 +90,18 @@ def modules_of(program: Any, prefix: str = "") -> list[tuple[str, torch.nn.Modul
     return named
 
 
+def named_modules(program: Any) -> list[tuple[str, torch.nn.Module]]:
+    """Returns every module that a callable holds and its path, outermost first."""
+    return [
+        (".".join(part for part in (prefix, path) if part), module)
+        for prefix, root in modules_of(program)
+        for path, module in cast("list[tuple[str, torch.nn.Module]]", list(root.named_modules()))  # pyright: ignore[reportUnknownArgumentType] # untyped in PyTorch
+    ]
+
+
 def module_paths(program: Any) -> dict[int, str]:
     """Returns the path of every module that a callable holds, by id."""
-    paths: dict[int, str] = {}
-    for prefix, root in modules_of(program):
-        for path, module in cast("list[tuple[str, torch.nn.Module]]", list(root.named_modules())):  # pyright: ignore[reportUnknownArgumentType] # untyped in PyTorch
-            paths[id(module)] = as_written(".".join(part for part in (prefix, path) if part))
-    return paths
+    return {id(module): as_written(path) for path, module in named_modules(program)}
 
 
 def as_written(path: str) -> str:

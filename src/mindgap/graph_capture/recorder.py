@@ -22,6 +22,7 @@ from mindgap.graph_capture import random_operators
 from mindgap.graph_capture.custom_operators import BUILT_IN, call_definition, definition_of
 from mindgap.graph_capture.neutral_settings import portable_kernels
 from mindgap.graph_capture.origin import current_origin
+from mindgap.graph_capture.recording import norm_with_declared_writes
 from mindgap.graph_capture.value_table import ValueTable
 
 
@@ -81,17 +82,7 @@ def compares_whole(func: Any, args: Sequence[Any]) -> bool:
 
 
 def _training_norm(func: Any, bound: Mapping[str, Any], _: Any, __: Any) -> Any:
-    legit = torch.ops.aten._native_batch_norm_legit.default
-    return legit(
-        bound["input"],
-        bound["weight"],
-        bound["bias"],
-        bound["running_mean"],
-        bound["running_var"],
-        True,
-        bound["momentum"],
-        bound["eps"],
-    )[0]
+    return norm_with_declared_writes(bound)[0]
 
 
 def _taken_apart(func: Any, _: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

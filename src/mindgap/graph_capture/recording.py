@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +74,12 @@ class RecordedCall:
             tuple((name, map_refs(arg, renumber)) for name, arg in self.kwargs),
             self.outputs,
         )
+
+
+def norm_with_declared_writes(bound: Mapping[str, Any]) -> Any:
+    """Calls a batch norm whose schema declares its writes to running statistics, which those of other names do not."""
+    names = ("input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps")
+    return torch.ops.aten._native_batch_norm_legit.default(*(bound[name] for name in names))
 
 
 def is_idle(key: str, arg: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Final
 
 import torch
@@ -19,10 +19,12 @@ from mindgap.graph_capture.program import HeldTensor, ProgramCopy, copy_program
 from mindgap.run.message_cleaning import message_of, one_line
 
 
-def run_traced(call: Callable[[], Any], modes: AbstractContextManager[Any]) -> Any:
+def run_traced(call: Callable[[], Any], *modes: AbstractContextManager[Any]) -> Any:
     """Runs `call()` under `modes`. Raises `CaptureError` with the user's line for any exception, `SystemExit` too."""
     try:
-        with modes, left_behind():
+        with ExitStack() as entered:
+            for mode in (*modes, left_behind()):
+                entered.enter_context(mode)
             return call()
     except CaptureError as error:
         if _in_nested_tensors(error):

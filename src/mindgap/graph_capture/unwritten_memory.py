@@ -10,6 +10,7 @@ import torch
 
 from mindgap.aten.operators import overload_name
 from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode
+from mindgap.aten.torch_private.process_state import torch_seed
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.operators import traits
 from mindgap.graph_capture.errors import ProgramError, UnprovenCapture
@@ -69,8 +70,7 @@ def refuse_unwritten_reads(
     def outputs(mode: _Filled) -> list[torch.Tensor] | None:
         copied = copy_program(program, args, kwargs, fresh)
         try:
-            with torch.compiler.set_stance("force_eager"), torch.random.fork_rng(devices=[]), mode:  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped in PyTorch
-                torch.manual_seed(0)  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
+            with torch.compiler.set_stance("force_eager"), torch_seed(0), mode:
                 result = copied.program(*copied.args, **copied.kwargs)
         except Exception as error:  # of any type: values that the program refuses, which it has read
             refusals.append(one_line(error))

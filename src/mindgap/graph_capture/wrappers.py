@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from mindgap.aten.torch_private.modules import unwrap_compiled
 from mindgap.graph_capture.errors import CompiledPart
-from mindgap.graph_capture.program import as_written, modules_of
+from mindgap.graph_capture.program import as_written, named_modules
 
 
 def unwrapped(program: Any) -> Any:
@@ -21,16 +21,8 @@ def unwrapped(program: Any) -> Any:
 
 def tell_compiled(program: Any) -> None:
     """Warns `CompiledPart` of the submodules that are compiled: they are captured as they were written."""
-    parts = [as_written(path) for path, module in _named(program) if unwrap_compiled(module) is not module]
+    parts = [as_written(path) for path, module in named_modules(program) if unwrap_compiled(module) is not module]
     if parts:
         more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
         text = f"{', '.join(parts[:3])}{more}: torch.compile is not applied; it is captured as it was written"
         warnings.warn(text, CompiledPart, stacklevel=3)
-
-
-def _named(program: Any) -> list[tuple[str, torch.nn.Module]]:
-    named: list[tuple[str, torch.nn.Module]] = []
-    for prefix, root in modules_of(program):
-        inside = cast("list[tuple[str, torch.nn.Module]]", list(root.named_modules()))  # pyright: ignore[reportUnknownArgumentType] # untyped in PyTorch
-        named += [(".".join(part for part in (prefix, path) if part), module) for path, module in inside]
-    return named

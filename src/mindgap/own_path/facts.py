@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FrameType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import torch
 
 from mindgap.graph_capture.origin import current_origin, is_torchs
-from mindgap.graph_capture.program import module_paths, modules_of
+from mindgap.graph_capture.program import module_paths, named_modules
 from mindgap.own_path.program_run import FlatProgram, run_eagerly
 from mindgap.run.source_files import is_pythons
 
@@ -87,13 +87,11 @@ def questions(program: FlatProgram, run: Callable[[], object] | None = None) -> 
 def training_modules(program: Any) -> tuple[str, ...]:
     """Returns the paths of the modules in training mode that compute something else than in evaluation mode."""
     modules: list[str] = []
-    for prefix, root in modules_of(program):
-        inside = cast("Iterable[tuple[str, torch.nn.Module]]", root.named_modules())
-        for path, module in inside:
-            home = type(module).__module__
-            drops = home == _DROPOUT and getattr(module, "p", 0) > 0
-            if module.training and (drops or (home in _BATCH_NORM and bool(getattr(module, "track_running_stats", 1)))):
-                modules.append(".".join(part for part in (prefix, path) if part) or type(module).__name__)
+    for path, module in named_modules(program):
+        home = type(module).__module__
+        drops = home == _DROPOUT and getattr(module, "p", 0) > 0
+        if module.training and (drops or (home in _BATCH_NORM and bool(getattr(module, "track_running_stats", 1)))):
+            modules.append(path or type(module).__name__)
     return tuple(modules)
 
 

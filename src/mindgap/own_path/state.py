@@ -24,9 +24,10 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from mindgap.aten.torch_private.modules import put_buffer, put_parameter
+from mindgap.aten.torch_private.process_state import same_random_numbers
 from mindgap.graph_capture.deep_copies import is_strided
 from mindgap.graph_capture.origin import is_torchs
-from mindgap.graph_capture.program import modules_of
+from mindgap.graph_capture.program import named_modules
 from mindgap.graph_capture.replay_check import same_bits
 from mindgap.own_path.writes import Writes, memory_of
 
@@ -45,12 +46,6 @@ _CLOSED: Final = (
 _MOST: Final = 20_000
 #: Parameters that a call has written to. All others are not copied.
 _WRITTEN: Final = WeakIdKeyDictionary()
-
-
-def _modules(program: Any) -> Iterator[tuple[str, torch.nn.Module]]:
-    for prefix, root in modules_of(program):
-        for path, module in cast("list[tuple[str, torch.nn.Module]]", list(root.named_modules())):  # pyright: ignore[reportUnknownArgumentType] # untyped in PyTorch
-            yield ".".join(part for part in (prefix, path) if part), module
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +92,7 @@ class State:
 
     def __init__(self, program: Any, arguments: Mapping[str, Any] | None = None) -> None:
         """`arguments`: by name, in place of a program."""
-        self._modules: list[tuple[str, torch.nn.Module]] = [] if arguments is not None else [*_modules(program)]
+        self._modules: list[tuple[str, torch.nn.Module]] = [] if arguments is not None else named_modules(program)
         self._buffers = [
             (f"{path}.{name}".removeprefix("."), module, name, buffer)
             for path, module in self._modules
@@ -314,14 +309,12 @@ def _iterator(one: Any, path: str, owner: Any, name: str) -> _Part | None:
 @contextlib.contextmanager
 def as_it_was(program: Any) -> Generator[State]:
     """Restores what a program holds, and the random state, after what runs within."""
-    state, python, legacy = State(program), random.getstate(), np.random.get_state()
+    state = State(program)
     try:
-        with torch.random.fork_rng(devices=[]):  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped in PyTorch
+        with same_random_numbers():
             yield state
     finally:
         state.restore()
-        random.setstate(python)
-        np.random.set_state(legacy)
 
 
 def _attributes(module: torch.nn.Module) -> dict[str, Any]:

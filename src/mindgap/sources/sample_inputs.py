@@ -10,10 +10,9 @@ numbers at the edge of two.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import warnings
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -21,10 +20,10 @@ import torch
 
 from mindgap.aten.tensors import to_numpy, torch_dtype_name
 from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode
+from mindgap.aten.torch_private.process_state import same_random_numbers, torch_seed
 from mindgap.graph import Constant, GraphError, Recipe
 from mindgap.graph_capture import CaptureError
 from mindgap.graph_capture.random_operators import is_random, lower, needs_result, packet
-from mindgap.sources.weights.construction import torch_seed
 from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
 
 T = TypeVar("T")
@@ -81,22 +80,11 @@ def draw_samples(
 ) -> list[tuple[T, bool]]:
     """Returns the suite's samples, and for each whether its tensors need `round_inexact`."""
     mode = SampleDrawingMode(registry, name, seed)
-    with _python_seeded(seed), torch_seed(seed), warnings.catch_warnings(), mode:
+    with same_random_numbers(), torch_seed(seed), warnings.catch_warnings(), mode:
+        random.seed(seed)
+        np.random.seed(seed)
         warnings.simplefilter("ignore")
         return [(sample, mode.inexact) for sample in make()]
-
-
-@contextlib.contextmanager
-def _python_seeded(seed: int) -> Generator[None]:
-    """Sets the seeds of Python's and numpy's generators inside the block, and restores their states afterwards."""
-    python, legacy = random.getstate(), np.random.get_state()
-    random.seed(seed)
-    np.random.seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(legacy)
 
 
 def round_inexact(tensor: torch.Tensor, registry: TensorRegistry) -> torch.Tensor:

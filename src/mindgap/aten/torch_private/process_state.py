@@ -149,6 +149,24 @@ def set_random_states(states: tuple[Any, ...]) -> None:
 
 
 @contextlib.contextmanager
+def same_random_numbers() -> Generator[None]:
+    """Restores the generators of PyTorch (on the CPU), Python and numpy after the block."""
+    drawn = random_states()
+    try:
+        yield
+    finally:
+        set_random_states(drawn)
+
+
+@contextlib.contextmanager
+def torch_seed(seed: int) -> Generator[None]:
+    """Sets the seed of PyTorch's generator inside the block, and restores the generator's state afterwards."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+@contextlib.contextmanager
 def restored(generators: bool = True) -> Generator[list[str]]:
     """Makes all of it as it was, whatever the code within leaves; `generators`: the random numbers, too.
 
@@ -165,6 +183,18 @@ def restored(generators: bool = True) -> Generator[list[str]]:
         set_all(before)
         if drawn is not None:
             set_random_states(drawn)
+
+
+@contextlib.contextmanager
+def changed(wanted: Mapping[str, Any]) -> Generator[None]:
+    """Applies settings inside the block; restores them and the random numbers afterwards."""
+    before = {name: _SETTINGS[name][0]() for name in wanted}
+    with same_random_numbers():
+        set_all(wanted)
+        try:
+            yield
+        finally:
+            set_all(before)
 
 
 @contextlib.contextmanager
@@ -209,14 +239,3 @@ def _leave(within: Mapping[str, Any]) -> None:
     if torch.is_inference_mode_enabled() and not within["inference mode"]:
         _entered.append(torch.inference_mode(False))
         _entered[-1].__enter__()
-
-
-@contextlib.contextmanager
-def unchecked_distributions() -> Generator[None]:
-    """Turns off inside the block that `torch.distributions` checks its parameters and values."""
-    before = _Distribution._validate_args
-    _Distribution.set_default_validate_args(False)
-    try:
-        yield
-    finally:
-        _Distribution.set_default_validate_args(before)

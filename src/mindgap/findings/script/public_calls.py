@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from mindgap.aten.state import TORCH_STATE
 from mindgap.aten.tape import Tape, clone_strided, flatten_result
 from mindgap.aten.tensors import input_tensors, to_numpy
 from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode
+from mindgap.aten.torch_private.process_state import torch_seed
 from mindgap.findings.script.public_forms import forms, functional_forms
 from mindgap.findings.script.public_rules import Form, Slice
 from mindgap.graph import Arg, Graph, Ref, materialise_all, operands
@@ -315,20 +316,12 @@ def _trace(
 ) -> _Trace:
     recorded = _Recorded()
     mine = {number: clone_strided(tensor) for number, tensor in values.items()}
-    with _seeded() if random else nullcontext(), torch.no_grad(), recorded:
+    with torch_seed(_SEED) if random else nullcontext(), torch.no_grad(), recorded:
         result = run(mine)
     flat = flatten_result(result)
     many = isinstance(result, (tuple, list))
     return _Trace(tuple(recorded.calls), tuple(recorded.kinds), tuple(map(content_key, flat)),
                   tuple(content_key(mine[number]) for number in sorted(mine)), many)  # fmt: skip
-
-
-@contextmanager
-def _seeded() -> Generator[None]:
-    """Draws the same random numbers in each call."""
-    with torch.random.fork_rng(devices=[]):  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
-        torch.manual_seed(_SEED)  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
-        yield
 
 
 def _equal(wanted: Any, given: Any, loose: bool) -> bool:

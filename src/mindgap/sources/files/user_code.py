@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from mindgap.aten.torch_private import modules
+from mindgap.aten.torch_private.process_state import torch_seed
 from mindgap.sources.argument_sets import numbered
 from mindgap.sources.files.user_imports import UserImports, activate, imports_of
 from mindgap.sources.libraries import declare_operators
@@ -34,7 +35,6 @@ from mindgap.sources.source import (
     suggest,
 )
 from mindgap.sources.type_guards import is_list, is_sequence, is_tuple
-from mindgap.sources.weights.construction import torch_seed
 
 #: A relative import, in the text of a file.
 _RELATIVE = re.compile(rb"^[ \t]*from[ \t]+\.", re.MULTILINE)

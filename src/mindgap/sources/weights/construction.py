@@ -11,18 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from mindgap.aten.torch_private.process_state import torch_seed
 from mindgap.sources.source import Source, SourceError, SourceOptions, one_line
 from mindgap.sources.weights.initialisation import QuantileInitialisation, SkippedInitialisation
 
 _log = logging.getLogger(__name__)
-
-
-@contextmanager
-def torch_seed(seed: int) -> Generator[None]:
-    """Sets the seed of PyTorch's generator inside the block, and restores the generator's state afterwards."""
-    with torch.random.fork_rng(devices=[]):  # pyright: ignore[reportUnknownMemberType] # untyped
-        torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType] # untyped
-        yield
 
 
 def construct(
