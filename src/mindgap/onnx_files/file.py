@@ -347,18 +347,11 @@ def _check_note(program: TranslatedModel, check: ReferenceCheck, chosen: Mapping
 
 def _options(source: Source, names: list[str]) -> tuple[int, dict[str, int]]:
     """Returns the seed and the sizes that the source sets."""
-    seed, sizes = 0, dict[str, int]()
-    for name, value in source.options.items():
+    for name in source.options:
         if name not in (*names, "seed"):
             known = ", ".join(["seed", *names])
             raise SourceError(f"{source.text}: no option {name!r} here; there are: {known}{suggest(name, names)}")
-        if not value.isdecimal() or (name != "seed" and int(value) < 1):
-            raise SourceError(f"{source.text}: {name}={value}; it takes a whole number from {int(name != 'seed')} up")
-        if name == "seed":
-            seed = int(value)
-        else:
-            sizes[name] = int(value)
-    return seed, sizes
+    return source.number("seed", least=0), {name: source.number(name) for name in source.options if name != "seed"}
 
 
 def _declared_otherwise(model: Any, program: TranslatedModel, drawn: Mapping[str, torch.Tensor]) -> str:

@@ -21,7 +21,7 @@ from mindgap.aten.torch_private import modules
 from mindgap.graph import Array
 from mindgap.graph_capture.program import tensor_names
 from mindgap.sources.array_files import npz_arrays
-from mindgap.sources.program import ArgumentChange, Built, Captured, Program
+from mindgap.sources.program import ArgumentChange, Built, Program
 from mindgap.sources.source import Source, SourceError, one_line
 from mindgap.sources.translated_model import UntranslatedModel
 
@@ -45,21 +45,14 @@ class AskedArguments:
 def asked_arguments(source: Source) -> tuple[AskedArguments, Source]:
     """Returns the arguments that a source's options ask for, and the source without these options. Raises
     `SourceError`."""
-    number, files = source.options.get("arguments", ""), source.options.get("inputs", "")
-    if "arguments" in source.options and (not number.isdecimal() or int(number) < 1):
-        raise SourceError(f"{source.text}: arguments={number}; it takes a whole number from 1 up")
-    sizes = {option: source.options[option] for option in SIZES if option in source.options}
-    for option, size in sizes.items():
-        if not size.isdecimal() or int(size) < 1:
-            raise SourceError(f"{source.text}: {option}={size}; it takes a whole number from 1 up")
-    named = tuple(files.split(",")) if "inputs" in source.options else ()
+    sizes = {option: source.number(option) for option in SIZES if option in source.options}
+    named = tuple(source.options["inputs"].split(",")) if "inputs" in source.options else ()
     for file in named:
         if not file.endswith(_SUFFIXES):
             raise SourceError(f"inputs={file}: give a file of tensors, .npz or .safetensors")
         if not Path(file).is_file():
             raise SourceError(f"inputs={file}: no such file")
-    arguments = AskedArguments(int(number or 0), named, {option: int(size) for option, size in sizes.items()})
-    return arguments, source.without(*ARGUMENTS)
+    return AskedArguments(source.number("arguments"), named, sizes), source.without(*ARGUMENTS)
 
 
 def numbered(name: str, source: str, makes: Sequence[Callable[[], Built]]) -> list[Program]:
@@ -73,28 +66,20 @@ def numbered(name: str, source: str, makes: Sequence[Callable[[], Built]]) -> li
     ]
 
 
-def argument_sets(opened: Sequence[Program | Captured], asked: AskedArguments) -> list[Program | Captured]:
+def argument_sets(opened: Sequence[Program], asked: AskedArguments) -> list[Program]:
     """Returns the programs with the requested arguments. Building one of them raises `SourceError` for a file
     that does not fit its arguments."""
-    programs = _programs_of_files(opened, asked.files) if asked.files else _chosen(opened, asked.number)
+    if asked.files:
+        firsts = [one for one in opened if one.first in ("", one.source)]
+        programs = [program for one in firsts for program in _programs_per_file(one, asked.files)]
+    else:
+        programs = _chosen(opened, asked.number)
     for option, count in asked.sizes.items():
-        programs[:] = [_repeated(one, option, count) for one in programs]
+        programs = [_repeated(one, option, count) for one in programs]
     return programs
 
 
-def _programs_of_files(opened: Sequence[Program | Captured], files: Sequence[str]) -> list[Program | Captured]:
-    programs: list[Program | Captured] = []
-    for one in opened:
-        if isinstance(one, Captured):
-            raise SourceError(f"{one.source}: it is a graph already; inputs=FILE needs the program")
-        if one.first in ("", one.source):
-            programs += _programs_per_file(one, files)
-    return programs
-
-
-def _repeated(one: Program | Captured, option: str, count: int) -> Program:
-    if isinstance(one, Captured):
-        raise SourceError(f"{one.source}: it is a graph already; {option}={count} needs the program")
+def _repeated(one: Program, option: str, count: int) -> Program:
     source = _with_option(one.source, f"{option}={count}")
     first = one.first and _with_option(one.first, f"{option}={count}")
     change = ArgumentChange(lambda built: with_size(built, option, count, one.source))
@@ -120,12 +105,12 @@ def with_size(built: Built, option: str, count: int, where: str) -> Built:
     return replace(built, args=args, kwargs=kwargs)
 
 
-def _chosen(opened: Sequence[Program | Captured], number: int) -> list[Program | Captured]:
+def _chosen(opened: Sequence[Program], number: int) -> list[Program]:
     if not number:
         return [*opened]
-    kept: list[Program | Captured] = []
+    kept: list[Program] = []
     for one in opened:
-        group = [each for each in opened if isinstance(each, Program) and each.group and each.group == _group(one)]
+        group = [each for each in opened if each.group and each.group == one.group]
         if not group or number > len(group):
             count = len(group) or 1
             raise SourceError(
@@ -134,10 +119,6 @@ def _chosen(opened: Sequence[Program | Captured], number: int) -> list[Program |
         if group[number - 1] is one:
             kept.append(replace(one, group="", first=""))
     return kept
-
-
-def _group(one: Program | Captured) -> str:
-    return one.group if isinstance(one, Program) else ""
 
 
 def _programs_per_file(one: Program, files: Sequence[str]) -> list[Program]:

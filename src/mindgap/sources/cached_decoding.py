@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.sources.program import Built, Captured, Program
+from mindgap.sources.program import Built, Program
 from mindgap.sources.source import Source, SourceError, one_line
 
 #: Layers whose cache holds keys and values of each token, as transformers names them. Those with a window or chunks may
@@ -49,11 +49,9 @@ def decoding_call(source: Source) -> tuple[DecodingCall | None, Source]:
     return DecodingCall(int(tokens), int(cached)), source.without(DECODING)
 
 
-def decoding_program(one: Program | Captured, call: DecodingCall) -> Program:
+def decoding_program(one: Program, call: DecodingCall) -> Program:
     """Returns the program of one call with a cache. Building it raises `SourceError` for a program that is no causal
     language model of transformers with attention in every layer."""
-    if isinstance(one, Captured):
-        raise SourceError(f"{one.source}: it is a graph already; decoding={call} needs the program")
 
     def make() -> Built:
         built = one.make()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.tensors import TensorStore
@@ -18,10 +17,11 @@ from mindgap.sources.cached_decoding import decoding_call, decoding_program
 from mindgap.sources.files.user_imports import activate
 from mindgap.sources.program import Built, Captured, Program
 from mindgap.sources.read_outputs import of_program, selection_option
-from mindgap.sources.source import Source, SourceError, parse
+from mindgap.sources.source import SourceError, parse
 from mindgap.sources.steps import StepLoop, steps_option, stepwise, with_tokens
 from mindgap.sources.submodules import inside, submodule_of
 from mindgap.sources.translated_model import NoTranslation, TranslatedModel, UntranslatedModel
+from mindgap.sources.weights.tensor_registry import MemoryStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,62 +39,56 @@ def open_source(text: str) -> list[Program | Captured]:
     nothing.
     """
     activate(None)
-    submodule, source = submodule_of(parse(text))
+    whole = parse(text)
+    submodule, source = submodule_of(whole)
     arguments, source = asked_arguments(source)
-    path_taken, source = _path_option(source)
+    path_taken, source = source.flag("path_taken"), source.without("path_taken")
     steps, source = steps_option(source)
     selection, source = selection_option(source)
     call, source = decoding_call(source)
-    opened = argument_sets(source.kind.open(source), arguments)
+    opened: list[Program | Captured] = [*source.kind.open(source)]
+    changes = [name for name in whole.options if name not in source.options]
+    if not changes:
+        return opened
+    programs = argument_sets([_program(one, changes) for one in opened], arguments)
     if call is not None:
-        opened = [decoding_program(one, call) for one in opened]
-    programs: list[Program | Captured] = [*opened] if submodule is None else [inside(one, submodule) for one in opened]
+        programs = [decoding_program(one, call) for one in programs]
+    if submodule is not None:
+        programs = [inside(one, submodule) for one in programs]
     if steps:
         programs = [stepwise(one, steps) for one in programs]
     if selection is not None:
         programs = [of_program(one, selection) for one in programs]
-    return [*map(_along_path, programs)] if path_taken else programs
+    return [*map(_along_path, programs)] if path_taken else [*programs]
 
 
-def _path_option(source: Source) -> tuple[bool, Source]:
-    """Returns whether a source's options ask for the path that values decide, and the source without that option."""
-    option = source.options.get("path_taken")
-    if option is None:
-        return False, source
-    if option not in ("0", "1"):
-        raise SourceError(f"{source.text}: path_taken={option}; write path_taken=1 or path_taken=0")
-    return option == "1", source.without("path_taken")
-
-
-def _along_path(one: Program | Captured) -> Program:
+def _program(one: Program | Captured, changes: Sequence[str]) -> Program:
+    """Returns a program that options of a source change. Raises `SourceError` for a graph."""
     if isinstance(one, Captured):
-        raise SourceError(f"{one.source}: it is a graph already; a path is taken by the program itself")
+        raise SourceError(f"{one.source}: it is a graph already; {', '.join(changes)} needs the program itself")
+    return one
+
+
+def _along_path(one: Program) -> Program:
     return replace(one, make=lambda: replace(one.make(), path_taken=True), remake=None, make_submodule=None)
 
 
 def capture_source(
-    text: str,
-    tensors: TensorStore | None = None,
-    weights: Literal["stored", "seeded", "auto"] = "auto",
-    verify: Verify = True,
-    backward: bool = False,
-    optimizer: Optimizer | None = None,
+    text: str, tensors: TensorStore | None = None, backward: bool = False
 ) -> Iterator[tuple[str, Graph | CaptureFailure]]:
     """Yields (name, graph or failure) for each model that a source names.
 
-    `weights`: "auto" replaces the weights of library models and records by the recipes that they were drawn from, and
-    stores the bytes of the user's; "stored" keeps the bytes of all in `tensors`; "seeded" replaces the user's weights
-    by seeded ones with similar statistics. `backward`, `optimizer`: capture gradients, or a training step (see
-    `capture_kernels`). Raises `SourceError` if the source names nothing. If the source names several models, one that
-    cannot be built or captured is yielded as a failure; if it names one, the error is raised.
+    The weights of library models and records are the recipes that they were drawn from; the bytes of the user's are
+    kept in `tensors`. `backward`: capture gradients (see `capture_kernels`). Raises `SourceError` if the source names
+    nothing.
     """
     opened = open_source(text)
     for one in opened:
         try:
             if isinstance(one, Captured):
-                yield one.name, captured_graph(one, backward or optimizer is not None)
+                yield one.name, captured_graph(one, backward)
             else:
-                yield one.name, capture_program(one, tensors, weights, verify, backward, optimizer)
+                yield one.name, capture_program(one, tensors, backward=backward)
         except (SourceError, CaptureError) as error:
             yield one.name, CaptureFailure(one.name, str(error))
 
@@ -102,25 +96,28 @@ def capture_source(
 def capture_program(
     program: Program,
     tensors: TensorStore | None = None,
-    weights: Literal["stored", "seeded", "auto"] = "auto",
     verify: Verify = True,
     backward: bool = False,
     optimizer: Optimizer | None = None,
 ) -> Graph:
     """Builds one program and captures it. Raises `SourceError` or `CaptureError`. Arguments as for
-    `capture_source`."""
-    return capture_built(program.make(), tensors, weights, verify, backward, optimizer)
+    `capture_built`."""
+    return capture_built(program.make(), tensors, verify, backward, optimizer)
 
 
 def capture_built(
     built: Built,
     tensors: TensorStore | None = None,
-    weights: Literal["stored", "seeded", "auto"] = "auto",
     verify: Verify = True,
     backward: bool = False,
     optimizer: Optimizer | None = None,
+    seeded: bool = False,
 ) -> Graph:
-    """Captures a program that is built and leaves it as it was. Raises `CaptureError`."""
+    """Captures a program that is built and leaves it as it was. Raises `CaptureError`.
+
+    `backward`, `optimizer`: capture gradients, or a training step (see `capture_kernels`). `seeded`: replace weights
+    that were not drawn from recipes by seeded ones with similar statistics.
+    """
     if isinstance(built.program, UntranslatedModel):
         raise NoTranslation(built.program.reason, built.program.valid)
     activate(built.imports)
@@ -130,7 +127,7 @@ def capture_built(
             warnings.simplefilter("default", UnprovenCapture)
             for category in (CompiledPart, PathTaken, QuantisedPart, WrongDeclaration):
                 warnings.simplefilter("default", category)
-            return _captured(built, tensors, weights, verify, backward, optimizer)
+            return _captured(built, tensors, verify, backward, optimizer, seeded)
     except CaptureError as error:
         if isinstance(built.program, TranslatedModel) and not isinstance(error, NoTranslation):
             # It has no Python of a user's: a runtime may run what PyTorch cannot.
@@ -150,10 +147,10 @@ def captured_graph(one: Captured, backward: bool) -> Graph:
 
 
 def _captured(
-    built: Built, tensors: TensorStore | None, weights: str, verify: Verify, backward: bool, optimizer: Optimizer | None
+    built: Built, tensors: TensorStore | None, verify: Verify, backward: bool, optimizer: Optimizer | None, seeded: bool
 ) -> Graph:
-    kept = built.registry.store() if weights == "auto" and built.registry else None
-    seeded = weights == "seeded" or built.registry.describes
+    kept = MemoryStore() if built.registry else None
+    seeded = (seeded and kept is None) or built.registry.describes
     graph = capture(
         built.program, built.args, built.kwargs, tensors=tensors if kept is None else kept,
         weights="seeded" if seeded else "stored", verify=verify, backward=backward, optimizer=optimizer,

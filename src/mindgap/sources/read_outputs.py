@@ -16,7 +16,7 @@ from mindgap.graph_capture.deep_copies import fresh_copy
 from mindgap.graph_capture.errors import SourceNote
 from mindgap.graph_capture.program import bound_arguments, leaves
 from mindgap.graph_capture.users_code import users_code
-from mindgap.sources.program import Built, Captured, Program
+from mindgap.sources.program import Built, Program
 from mindgap.sources.source import Source, SourceError
 from mindgap.sources.translated_model import TranslatedModel, UntranslatedModel
 
@@ -154,8 +154,6 @@ def selection_option(source: Source) -> tuple[OutputSelection | None, Source]:
     return OutputSelection(tuple(filter(None, ignored.split(","))), mask), source
 
 
-def of_program(one: Program | Captured, selection: OutputSelection) -> Program:
-    """Returns a program without what is not read. Raises `SourceError` for a captured graph."""
-    if isinstance(one, Captured):
-        raise SourceError(f"{one.source}: it is a graph already; outputs are left out of a program")
+def of_program(one: Program, selection: OutputSelection) -> Program:
+    """Returns a program without what is not read."""
     return replace(one, make=lambda: selected(one.make(), selection), remake=None, make_submodule=None)

@@ -110,6 +110,20 @@ class Source:
         """Returns the source without these options."""
         return replace(self, options={name: value for name, value in self.options.items() if name not in names})
 
+    def number(self, name: str, absent: int = 0, least: int = 1) -> int:
+        """Returns the value of an option that is a whole number, from `least` up. Raises `SourceError`."""
+        value = self.options.get(name)
+        if value is not None and (not value.isdecimal() or int(value) < least):
+            raise SourceError(f"{self.text}: {name}={value}; it takes a whole number from {least} up")
+        return absent if value is None else int(value)
+
+    def flag(self, name: str) -> bool:
+        """Returns whether an option is 1, and not 0 or absent. Raises `SourceError`."""
+        value = self.options.get(name, "0")
+        if value not in ("0", "1"):
+            raise SourceError(f"{self.text}: {name}={value}; write {name}=1 or {name}=0")
+        return value == "1"
+
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
@@ -170,26 +184,19 @@ def source_options(source: Source) -> SourceOptions:
         if name not in understood:
             known = ", ".join(understood) or "none"
             raise SourceError(f"{source.text}: no option {name!r} here; there are: {known}")
-        values[name] = _value(source.text, name, value)
+        values[name] = _value(source, name, value)
     return SourceOptions(**values)  # pyright: ignore[reportArgumentType] # each option has one type, checked in _value
 
 
-def _value(text: str, name: str, value: str) -> int | str | bool:
+def _value(source: Source, name: str, value: str) -> int | str | bool:
     if name == "text":
         return unquote(value)
     if name == "dtype":
         if value not in TORCH_DTYPES or kind_of(value) != "float":
             floats = ", ".join(dtype for dtype in TORCH_DTYPES if kind_of(dtype) == "float")
-            raise SourceError(f"{text}: dtype={value} is no floating dtype; there are: {floats}")
+            raise SourceError(f"{source.text}: dtype={value} is no floating dtype; there are: {floats}")
         return value
-    if name == "train":
-        if value not in ("0", "1"):
-            raise SourceError(f"{text}: train={value}; write train=1 or train=0")
-        return value == "1"
-    least = 0 if name == "seed" else 1
-    if not value.isdecimal() or int(value) < least:
-        raise SourceError(f"{text}: {name}={value}; it takes a whole number from {least} up")
-    return int(value)
+    return source.flag(name) if name == "train" else source.number(name, least=0 if name == "seed" else 1)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import input_tensors, to_numpy
 from mindgap.graph import Decision, Graph, TensorStore, materialise_all
 from mindgap.graph.decisions import outcome_of
-from mindgap.sources.program import Built, Captured, Program
+from mindgap.sources.program import Built, Program
 from mindgap.sources.source import Source, SourceError
 
 #: Steps of one program, at most.
@@ -89,11 +89,9 @@ def steps_option(source: Source) -> tuple[int, Source]:
     return int(option), source.without("steps")
 
 
-def stepwise(one: Program | Captured, steps: int) -> Program:
+def stepwise(one: Program, steps: int) -> Program:
     """Returns the program that runs a model for several steps. Building it raises `SourceError` where the program is
     no module, or is called without tokens."""
-    if isinstance(one, Captured):
-        raise SourceError(f"{one.source}: it is a graph already; steps are taken by the program itself")
 
     def make() -> Built:
         built = one.make()

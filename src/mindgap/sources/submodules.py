@@ -11,7 +11,7 @@ from mindgap.graph_capture.errors import CaptureError
 from mindgap.graph_capture.module_calls import call_inside, submodules
 from mindgap.graph_capture.parts import CapturablePart, capturable_parts
 from mindgap.graph_capture.training_pass import Optimizer
-from mindgap.sources.program import Built, Captured, Program
+from mindgap.sources.program import Built, Program
 from mindgap.sources.source import Source, SourceError, parse
 
 #: The options that every source of programs takes: a submodule, and which of its calls (the first is 1).
@@ -29,20 +29,16 @@ class SubmoduleCall:
 def submodule_of(source: Source) -> tuple[SubmoduleCall | None, Source]:
     """Returns the submodule that a source's options name, and the source without these options. Raises
     `SourceError`."""
-    path, call = (source.options.get(name) for name in INSIDE)
-    if call is not None and (not call.isdecimal() or int(call) < 1):
-        raise SourceError(f"{source.text}: call={call}; it takes a whole number from 1 up")
-    if not path:
-        if path is not None or call is not None:
-            raise SourceError(f"{source.text}: name a submodule, as in inside=layers.3.mlp")
-        return None, source
-    return SubmoduleCall(path, int(call or 1)), source.without(*INSIDE)
+    path, call = source.options.get("inside", ""), source.number("call", 1)
+    if path:
+        return SubmoduleCall(path, call), source.without(*INSIDE)
+    if not source.options.keys().isdisjoint(INSIDE):
+        raise SourceError(f"{source.text}: name a submodule, as in inside=layers.3.mlp")
+    return None, source
 
 
-def inside(one: Program | Captured, asked: SubmoduleCall) -> Program:
+def inside(one: Program, asked: SubmoduleCall) -> Program:
     """Returns the program of a submodule. Building it raises `SourceError` where it does not exist or is not called."""
-    if isinstance(one, Captured):
-        raise SourceError(f"{one.source}: it is a graph already; a submodule is captured from the program itself")
     number = f"#{asked.call}" if asked.call > 1 else ""
 
     def make() -> Built:

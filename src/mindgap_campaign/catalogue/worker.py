@@ -140,9 +140,8 @@ def _program_graph(program: Program, name: str, tensors: TensorStore, traced: _T
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UnprovenCapture)
         graph = capture_built(
-            built, tensors, "auto" if built.registry or built.registry.describes else "seeded", traced.proves,
-            backward=name != "forward", optimizer=name if name in ("sgd", "adamw") else None,
-        )  # fmt: skip
+            built, tensors, traced.proves, name != "forward", name if name in ("sgd", "adamw") else None, seeded=True
+        )
     traced.unproven = any(issubclass(each.category, UnprovenCapture) for each in caught)
     if not traced.asked:
         # Tensors without values are not proven, and so were not asked about.

@@ -9,7 +9,7 @@ from mindgap.graph import Literal, PendingTensors, Stored, TensorStore, Uniform,
 from mindgap.graph_capture import capture
 from mindgap.sources.opening import capture_built
 from mindgap.sources.program import Built
-from mindgap.sources.weights.tensor_registry import TensorRegistry
+from mindgap.sources.weights.tensor_registry import MemoryStore, TensorRegistry
 from mindgap_zoo.weights.seeding import seed_statistics, seed_weights, weight_recipe
 
 
@@ -104,7 +104,7 @@ def test_the_same_seed_gives_the_same_bits():
 
 def test_a_captured_graph_holds_recipes_that_give_the_very_weights():
     model, registry, x = torch_seed()
-    kept = registry.store()
+    kept = MemoryStore()
     graph = registry.restore(capture(model, (x,), tensors=kept), kept, None)
     arrays = dict(zip(graph.labels.inputs, materialise_all(graph, kept), strict=True))
     recipes = dict(zip(graph.labels.inputs, graph.inputs, strict=True))

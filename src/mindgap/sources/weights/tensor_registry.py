@@ -18,7 +18,7 @@ import xxhash
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Array, Graph, Input, Literal, Recipe, Stored, TensorSpec
 from mindgap.graph.materialisation import materialise
-from mindgap.graph.tensors import TensorStore, default_tensor_store
+from mindgap.graph.tensors import PendingTensors, TensorStore, default_tensor_store
 
 #: What was not drawn (masks, position tables) travels inside the graph up to this many bytes.
 _INSIDE = 1 << 20
@@ -80,10 +80,6 @@ class TensorRegistry:
         """Whether a tensor with these bytes was drawn here."""
         return _key(array) in self._recipes
 
-    def store(self) -> MemoryStore:
-        """Returns a tensor store for `capture` that keeps nothing on disk."""
-        return MemoryStore()
-
     def restore(self, graph: Graph, kept: MemoryStore, tensors: TensorStore | None) -> Graph:
         """Returns the graph with a recipe in place of every tensor that was drawn here.
 
@@ -109,23 +105,14 @@ class TensorRegistry:
         return dataclasses.replace(given, recipe=drawn)
 
 
-class MemoryStore(TensorStore):
-    """Keeps tensors by content in memory, under keys that no file has. `TensorRegistry.restore` replaces them.
-
-    For graphs that may be kept there is `PendingTensors`.
-    """
+class MemoryStore(PendingTensors):
+    """Keeps tensors in memory, under keys that no file has and that are made faster. `TensorRegistry.restore` replaces
+    them."""
 
     def __init__(self) -> None:
-        super().__init__(tempfile.gettempdir())
-        self._arrays: dict[str, Array] = {}
+        super().__init__(TensorStore(tempfile.gettempdir()))
 
     def put(self, array: Array) -> str:
         key = _key(array)
         self._arrays[key] = array
         return key
-
-    def get(self, key: str) -> Array:
-        return self._arrays[key] if key in self._arrays else super().get(key)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._arrays
