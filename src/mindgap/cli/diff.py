@@ -23,7 +23,6 @@ from mindgap.cli.sources import (
     Steps,
     TakenPath,
     Text,
-    UserProgram,
     capture_options,
     float_model_of,
     output_options,
@@ -38,6 +37,7 @@ from mindgap.graph import Graph, MindgapError, default_tensor_store
 from mindgap.own_path.client import OwnPathClient
 from mindgap.own_path.runners import check_file
 from mindgap.own_path.sizes import parse_sizes
+from mindgap.own_path.user_program import UserProgram
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.report.junit import Decision, fails_if_not_finite, no_decision

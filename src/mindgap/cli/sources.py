@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
 from mindgap.cli.stored_graphs import is_stored, stored_subjects
-from mindgap.graph import Array, Graph, MindgapError, TensorStore
+from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.own_path.client import OwnPathClient
-from mindgap.own_path.runs import FileNodes, Located, OwnRun, Sensitivity, ShownDifference, SizedRuns
+from mindgap.own_path.own_program import LeftOut
+from mindgap.own_path.user_program import UserProgram
 from mindgap.platforms.environments import find
-from mindgap.platforms.name import PlatformName
 from mindgap.source_worker.client import OpenedSource, SourceClient
 from mindgap.workflows.diff import Subject
 from mindgap.workflows.diff.subject import FloatModel
@@ -123,92 +121,6 @@ def with_options(source: str, options: Sequence[str]) -> str:
     return source
 
 
-@dataclass(frozen=True)
-class UserProgram:
-    """A program of a source, which goes the way of each platform's users."""
-
-    client: OwnPathClient
-    source: str
-    first: str
-
-    def run(self, platform: PlatformName) -> OwnRun | None:
-        return self.client.run(self.source, platform, self.first)
-
-    def run_sizes(self, platform: PlatformName, declared: bool) -> SizedRuns | None:
-        return self.client.run_sizes(self.source, platform, declared) if self.first in ("", self.source) else None
-
-    def check_sizes(self, platform: PlatformName) -> None:
-        """Raises `MindgapError` where no argument has a dynamic dimension that the user names."""
-        self.client.check_sizes(self.source, platform)
-
-    def locate(self, platform: PlatformName, shown: ShownDifference) -> Located | None:
-        return self.client.locate(self.source, platform, shown)
-
-    def eager_again(self, platform: PlatformName) -> Sequence[Array]:
-        return self.client.eager_again(self.source, platform)
-
-    def sensitivity(self, platform: PlatformName) -> Sensitivity:
-        return self.client.sensitivity(self.source, platform)
-
-    def probe(
-        self, platform: PlatformName, arrays: Sequence[Array]
-    ) -> tuple[tuple[Array, ...], dict[str, Array]] | None:
-        return self.client.probe(self.source, platform, arrays)
-
-    def wrong_nodes(
-        self, platform: PlatformName, apart: float | None, arrays: Sequence[Array] = (), folder: Path | None = None
-    ) -> FileNodes:
-        return self.client.wrong_nodes(self.source, platform, apart, arrays, folder)
-
-    def reads(self, platform: PlatformName) -> bool:
-        return self.client.reads(self.source, platform)
-
-    def end_idle(self) -> None:
-        self.client.end_idle()
-
-    def stop(self) -> None:
-        self.client.stop()
-
-
-@dataclass(frozen=True)
-class _LeftOut:
-    """A program that does not go the way of platforms' users, and why."""
-
-    why: str
-
-    def run(self, platform: PlatformName) -> OwnRun | None:
-        return None if platform.mode == "eager" else OwnRun(platform, "", None, reason=self.why, fed=False)
-
-    def run_sizes(self, platform: PlatformName, declared: bool) -> None:
-        return None
-
-    def locate(self, platform: PlatformName, shown: ShownDifference) -> None:
-        return None
-
-    def eager_again(self, platform: PlatformName) -> Sequence[Array]:
-        return ()
-
-    def sensitivity(self, platform: PlatformName) -> Sensitivity:
-        return Sensitivity()
-
-    def probe(self, platform: PlatformName, arrays: Sequence[Array]) -> None:
-        return None
-
-    def wrong_nodes(
-        self, platform: PlatformName, apart: float | None, arrays: Sequence[Array] = (), folder: Path | None = None
-    ) -> FileNodes:
-        return FileNodes(reason=self.why)
-
-    def reads(self, platform: PlatformName) -> bool:
-        return False
-
-    def end_idle(self) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass
-
-
 def subjects(
     sources: Sequence[str], options: Sequence[str], client: SourceClient, backward: bool = False,
     own_path: OwnPathClient | str | None = None, float_models: Sequence[FloatModel] = (),
@@ -236,7 +148,7 @@ def subjects(
         else:
             for index, one in enumerate(opened.programs):
                 graph = _graph_of(client, opened, index, backward)
-                program = _LeftOut(own_path) if isinstance(own_path, str) else None
+                program = LeftOut(own_path) if isinstance(own_path, str) else None
                 if isinstance(own_path, OwnPathClient):
                     program = UserProgram(own_path, one.source, one.first)
                 program = None if one.captured else program

@@ -7,19 +7,19 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from mindgap.graph import Array, MindgapError
-from mindgap.own_path.client import AGAIN_S, SEARCH_S
+from mindgap.graph import MindgapError
+from mindgap.own_path.own_program import OwnProgram
 from mindgap.own_path.runners import NoOwnPath, program_runner_of, runner_json, way_of
-from mindgap.own_path.runs import FileNodes, Located, OwnRun, Sensitivity, ShownDifference, SizedRuns, own_run
+from mindgap.own_path.runs import Located, OwnRun, Sensitivity, ShownDifference, located_of, own_run, sensitivity_of
+from mindgap.own_path.user_program import AGAIN_S, SEARCH_S
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.registry import find
 
 
-class ProgramHere:
+class ProgramHere(OwnProgram):
     """A program of this process. A crash of an exporter or a runtime ends the process."""
 
     def __init__(self, program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -29,7 +29,6 @@ class ProgramHere:
         self._programs = Programs(Built(program, tuple(args), dict(kwargs)))
 
     def run(self, platform: PlatformName) -> OwnRun | None:
-        """Runs it. None for eager mode, which exports nothing."""
         from mindgap.graph_capture.errors import ProgramError
 
         started = time.perf_counter()
@@ -52,48 +51,18 @@ class ProgramHere:
             return OwnRun(platform, way_of(runner), None, reason=str(error), fed=False, raised=raised)
         return own_run(platform, way_of(runner), header, arrays, time.perf_counter() - started)
 
-    def run_sizes(self, platform: PlatformName, declared: bool) -> SizedRuns | None:
-        """None: the Python API takes no dynamic dimensions."""
-        return None
-
     def locate(self, platform: PlatformName, shown: ShownDifference) -> Located | None:
-        """Finds the submodule that shows it by itself."""
         runner = program_runner_of(find(platform)[0], platform)
         assert runner is not None, "only what ran is located"
         with _quietly():
             request: dict[str, Any] = {"source": "", "runner": runner_json(runner), "seconds": SEARCH_S, "sizes": []}
             header, _ = self._programs.locate({**request, **dataclasses.asdict(shown)})
-        return Located(**{each.name: header[each.name] for each in dataclasses.fields(Located)})
-
-    def eager_again(self, platform: PlatformName) -> Sequence[Array]:
-        """None: a program of this process is not built again."""
-        return ()
+        return located_of(header)
 
     def sensitivity(self, platform: PlatformName) -> Sensitivity:
-        """Returns how far the outputs are from themselves in eager mode."""
         with _quietly():
             header, _ = self._programs.sensitivity({"source": ""})
-        return Sensitivity(float(header["moved"]), float(header["exact"]))
-
-    def probe(self, platform: PlatformName, arrays: Sequence[Array]) -> None:
-        """None: a program of this process is no model file."""
-        return None
-
-    def wrong_nodes(
-        self, platform: PlatformName, apart: float | None, arrays: Sequence[Array] = (), folder: Path | None = None
-    ) -> FileNodes:
-        """None: a program of this process is no model file."""
-        return FileNodes(reason="a program of this process is no model file")
-
-    def reads(self, platform: PlatformName) -> bool:
-        """False: a program of this process is no model file."""
-        return False
-
-    def end_idle(self) -> None:
-        """Nothing: there is no other process."""
-
-    def stop(self) -> None:
-        """Nothing: what runs in this process ends by itself."""
+        return sensitivity_of(header)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any
 
@@ -205,6 +205,16 @@ class SizedRuns:
     left_out: tuple[str, ...] = ()
     reason: str = ""
     at: str = ""
+
+
+def located_of(header: Mapping[str, Any]) -> Located:
+    """Reads the answer of `worker.Programs.locate`."""
+    return Located(**{each.name: header[each.name] for each in fields(Located)})
+
+
+def sensitivity_of(header: Mapping[str, Any]) -> Sensitivity:
+    """Reads the answer of `worker.Programs.sensitivity`."""
+    return Sensitivity(float(header["moved"]), float(header["exact"]))
 
 
 def file_changes_of(header: Mapping[str, Any]) -> FileChanges:

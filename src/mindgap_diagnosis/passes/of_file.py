@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from mindgap.graph.compare.metrics import distance
+from mindgap.own_path.own_program import OwnProgram
 from mindgap.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName
-from mindgap.workflows.diff.subject import OwnProgram
 from mindgap_diagnosis.passes.at_fault import WITHOUT, smallest_set
 from mindgap_diagnosis.passes.pass_lists import PASSES
 

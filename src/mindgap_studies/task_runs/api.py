@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store, digest
 from mindgap.own_path.client import OwnPathClient
+from mindgap.own_path.user_program import UserProgram
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.store import Store
@@ -18,7 +19,7 @@ from mindgap.run.pool import WorkerPool
 from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap_studies.results.predictions import ComparedForm, TaskResult
 from mindgap_studies.task_runs.columns import ModelForm
-from mindgap_studies.task_runs.dataset_client import DatasetClient, DatasetFacts
+from mindgap_studies.task_runs.dataset_client import DatasetClient
 from mindgap_studies.task_runs.flips import FlipSearch
 from mindgap_studies.task_runs.images import Pixels
 from mindgap_studies.task_runs.running import Progress, TaskRun, TaskSettings
@@ -74,7 +75,7 @@ def _columns(forms: Sequence[ModelForm], platforms: Sequence[PlatformName], file
         ComparedForm(form.name, str(name), Path(form.source.partition("?")[0]).name if as_file else "graph")
         for form in forms
         for name in platforms
-        for as_file in (bool(form.name) and files.reads(form.source, name),)
+        for as_file in (bool(form.name) and UserProgram(files, form.source).reads(name),)
     ]
 
 
@@ -83,10 +84,9 @@ def _name(forms: Sequence[ModelForm], reader: DatasetClient, pixels: Pixels, ref
 
     The reference's versions count for all columns, whose deviations are from its outputs.
     """
-    facts: DatasetFacts = reader.facts
     parts = (
-        [(form.name, digest(form.graph)) for form in forms], reader.dataset, dataset_state(reader.dataset), facts,
-        pixels, reference, versions_of(reference),
+        [(form.name, digest(form.graph)) for form in forms], reader.dataset, dataset_state(reader.dataset),
+        reader.facts, pixels, reference, versions_of(reference),
     )  # fmt: skip
     return f"task-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
 

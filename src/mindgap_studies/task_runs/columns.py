@@ -12,6 +12,7 @@ from mindgap.graph import Array, Graph, MindgapError, TensorStore, materialise_a
 from mindgap.graph.spec import TensorSpec
 from mindgap.judge.trace.side_values import reason_of
 from mindgap.own_path.client import OwnPathClient
+from mindgap.own_path.user_program import UserProgram
 from mindgap.platforms.name import parse
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
@@ -105,7 +106,7 @@ class ColumnRunner:
         platform = parse(self.column.platform)
         if self.column.way != "graph":
             try:
-                return self.files.feed(self.form.source, platform, [*self.form.given(inputs).values()])
+                return UserProgram(self.files, self.form.source).feed(platform, [*self.form.given(inputs).values()])
             except MindgapError as error:
                 raise ColumnFailed(f"{self.column.name}: {error}") from None
         job = Job(

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from mindgap.graph import Array, MindgapError, TensorStore
+from mindgap.own_path.user_program import UserProgram
 from mindgap.platforms.name import parse
 from mindgap_studies.results.predictions import NOT_FINITE, ComparedForm, Flip, Prediction, TaskResult, Truth
 from mindgap_studies.task.boxes import LEAST_SCORE, same_objects
@@ -230,14 +231,14 @@ class FlipSearch:
             flips[place] = replace(flip, origin=origin, note="; ".join(filter(None, notes)))
 
     def _origin(self, column: ComparedForm, flip: Flip) -> tuple[str, str]:
-        reference, run = parse(self.found.reference.platform), self.run
+        reference, run, platform = parse(self.found.reference.platform), self.run, parse(column.platform)
         inputs = self._again(flip.sample).inputs
         form, execute, deadline_s = run.forms[column.form], run.pool.run, run.settings.deadline_s
         if flip.verdict == "other form":
             return form_origin(run.forms[""], form, inputs, reference, execute, deadline_s)
         if column.way != "graph":
-            return file_origin(form.source, list(form.given(inputs).values()), parse(column.platform), run.files)
-        return operator_origin(form, inputs, parse(column.platform), reference, execute, deadline_s)
+            return file_origin(UserProgram(run.files, form.source), [*form.given(inputs).values()], platform)
+        return operator_origin(form, inputs, platform, reference, execute, deadline_s)
 
     def _take_pictures(self) -> None:
         samples = list(dict.fromkeys(flip.sample for flip in self.found.flips))[:_PICTURES]

@@ -19,6 +19,7 @@ from mindgap.judge.pipeline.own_path import QUANTISED_LEFT_OUT, with_own_path
 from mindgap.own_path.client import OwnPathClient
 from mindgap.own_path.failures import failure_of
 from mindgap.own_path.runs import OwnRun
+from mindgap.own_path.user_program import UserProgram
 from mindgap.platforms.environments import find
 from mindgap.platforms.name import parse
 from mindgap.platforms.script_runner import ScriptRunner
@@ -59,7 +60,7 @@ def test_an_export_in_the_capture_environment_is_compared(tmp_path: Path, monkey
     assert "torch.onnx.export of the program in environment mine" in row["detail"]
     lacking = SimpleNamespace(check=lambda *_: None, versions=lambda *_: {"onnx": "1"}, name="bare", slower=1.0)
     with OwnPathClient(60.0, where=lacking) as client:  # pyright: ignore[reportArgumentType]
-        run = client.run(f"{tmp_path}/asks.py:make", parse("onnxruntime/cpu"))
+        run = UserProgram(client, f"{tmp_path}/asks.py:make").run(parse("onnxruntime/cpu"))
     assert run is not None and not run.fed and run.absent and "environment bare lacks onnx" in run.reason
     assert find("mine").name == "mine"
 

@@ -155,6 +155,7 @@ def test_the_script_of_a_node_shows_it_without_mindgap(tmp_path: Path) -> None:
 
 def test_a_file_without_a_translation_runs(tmp_path: Path) -> None:
     from mindgap.own_path.client import OwnPathClient
+    from mindgap.own_path.user_program import UserProgram
 
     given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
     result = helper.make_tensor_value_info("y", TensorProto.INT64, None)
@@ -162,5 +163,5 @@ def test_a_file_without_a_translation_runs(tmp_path: Path) -> None:
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     onnx.save(made, str(tmp_path / "n.onnx"))
     with OwnPathClient(60.0) as client:
-        run = client.run(str(tmp_path / "n.onnx"), PLATFORMS[0])
+        run = UserProgram(client, str(tmp_path / "n.onnx")).run(PLATFORMS[0])
     assert run is not None and run.outputs is not None and run.outputs[0].shape == (2, 6), run

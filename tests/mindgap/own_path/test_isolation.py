@@ -12,6 +12,7 @@ import mindgap
 from mindgap.aten.torch_private import process_state
 from mindgap.graph import MindgapError, TensorStore
 from mindgap.own_path.client import OwnPathClient
+from mindgap.own_path.user_program import UserProgram
 from mindgap.platforms.name import parse
 from mindgap.source_worker.client import SourceClient
 
@@ -31,15 +32,15 @@ def _names(all_of_them: bool) -> list[str]:
 @pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_program_runs_by_its_own_way_as_it_does_alone(all_of_them: bool) -> None:
     with OwnPathClient(60.0) as client:
-        alone = client.run(f"{FILE}:plain", JIT)
+        alone = UserProgram(client, f"{FILE}:plain").run(JIT)
         assert alone is not None and alone.outputs is not None
         for name in _names(all_of_them):
             try:
-                left = client.run(f"{FILE}:{name}", JIT)
+                left = UserProgram(client, f"{FILE}:{name}").run(JIT)
                 assert left is not None and left.outputs is None, name
             except MindgapError:
                 pass
-            after = client.run(f"{FILE}:plain", JIT)
+            after = UserProgram(client, f"{FILE}:plain").run(JIT)
             assert after is not None and after.outputs is not None, (name, after)
             assert after.outputs[0].tobytes() == alone.outputs[0].tobytes(), name
             assert after.eager[0].tobytes() == alone.eager[0].tobytes(), name
@@ -64,7 +65,7 @@ def test_variables_of_the_compiler_that_a_file_sets_act_as_they_do_without_mindg
         "def make(): return Model(), (torch.zeros(2),)\n"
     )
     with OwnPathClient(60.0) as client:
-        frozen, plain = client.run(f"{file}:make", JIT), client.run(f"{FILE}:plain", JIT)
+        frozen, plain = UserProgram(client, f"{file}:make").run(JIT), UserProgram(client, f"{FILE}:plain").run(JIT)
     assert frozen is not None and frozen.outputs is not None and frozen.outputs[0].tolist() == [1.0, 1.0]
     assert plain is not None and plain.outputs is not None
 
@@ -78,13 +79,13 @@ def test_a_program_goes_to_openvino_without_telemetry(tmp_path: Path) -> None:
         "def make(): return Model(), (torch.zeros(2),)\n"
     )
     with OwnPathClient(60.0) as client:
-        quiet = client.run(f"{file}:make", parse("openvino/cpu"))
+        quiet = UserProgram(client, f"{file}:make").run(parse("openvino/cpu"))
     assert quiet is not None and quiet.outputs is not None and quiet.outputs[0].tolist() == [1.0, 1.0]
 
 
 def test_what_the_c_library_says_of_an_abort_is_the_reason_of_the_run() -> None:
     with OwnPathClient(60.0) as client:
-        left = client.run(f"{FILE}:frees_wrongly", JIT)
+        left = UserProgram(client, f"{FILE}:frees_wrongly").run(JIT)
     assert left is not None and left.outputs is None and left.line.startswith("raising.py:")
     assert "SIGABRT" in left.reason and "(): invalid pointer" in left.reason, left.reason
 

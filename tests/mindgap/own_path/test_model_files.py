@@ -11,6 +11,7 @@ from onnx import helper
 
 from mindgap.own_path.client import OwnPathClient
 from mindgap.own_path.runners import program_runner_of
+from mindgap.own_path.user_program import UserProgram
 from mindgap.platforms.environments import made_environment
 from mindgap.platforms.name import parse
 from mindgap.platforms.registry import registered
@@ -43,8 +44,8 @@ def test_a_file_is_run_or_refused_by_operator(name: str, files: tuple[Path, Path
     if made_environment(RUNTIMES[name]) is None:
         pytest.skip(f"no environment {RUNTIMES[name]}")
     with OwnPathClient(120.0) as client:
-        ran = client.run(f"{files[0]}?n=5", parse(name))
-        refused = client.run(str(files[1]), parse(name))
+        ran = UserProgram(client, f"{files[0]}?n=5").run(parse(name))
+        refused = UserProgram(client, str(files[1])).run(parse(name))
     assert ran is not None and ran.source_file and ran.outputs and ran.eager, ran
     assert [each.shape for each in ran.outputs] == [(5, 4), (5, 4)]
     for ours, theirs in zip(ran.outputs, ran.eager, strict=True):
@@ -60,6 +61,6 @@ def test_memory_that_does_not_suffice_for_a_file_says_nothing_of_the_platform(
         raise WorkerFailed("oom", "out of memory while running it")
 
     with OwnPathClient(5.0) as client:
-        monkeypatch.setattr(client, "_ask", ended)
-        ran = client.run(f"{files[0]}?n=5" if as_file else "model.py:make", parse("onnxruntime/cpu"))
+        monkeypatch.setattr(client, "ask", ended)
+        ran = UserProgram(client, f"{files[0]}?n=5" if as_file else "model.py:make").run(parse("onnxruntime/cpu"))
     assert ran is not None and ran.fed == fed and ran.reason == "out of memory while running it"

@@ -25,6 +25,7 @@ from mindgap.judge.pipeline.own_path import with_own_path
 from mindgap.own_path.client import OwnPathClient
 from mindgap.own_path.runs import OwnRun
 from mindgap.own_path.sizes import parse_sizes
+from mindgap.own_path.user_program import UserProgram
 from mindgap.platforms.name import parse
 from mindgap.results.rows import Row
 from mindgap.run.outcome import Outcome
@@ -465,7 +466,7 @@ def test_an_error_of_a_translation_is_no_finding_while_the_file_did_not_run(tmp_
     file = tmp_path / "m.onnx"
     file.write_bytes(b"")
     with OwnPathClient(30.0, budget_s=0.0) as client:
-        late = client.run(str(file), parse(ONNX))
+        late = UserProgram(client, str(file)).run(parse(ONNX))
     assert late is not None and late.source_file and not late.fed
     row = Row("m", parse(ONNX), "compile_error", "failed", message="no Round", blame="platform")
     for status, stays in (("compile_error", False), ("runtime_error", False), ("crash", True)):

@@ -65,14 +65,14 @@ def quantised(tmp_path: Path) -> Path:
 class Runs:
     """Runs the probed file on ONNX Runtime; on the other platform, the integers of node `q3` are off by `off`."""
 
-    def __init__(self, off: int) -> None:
-        self.off = off
+    def __init__(self, source: str, off: int) -> None:
+        self.source, self.off = source, off
 
-    def probe(self, source: str, platform: Any, arrays: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    def probe(self, platform: Any, arrays: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         import onnxruntime
 
         with tempfile.TemporaryDirectory() as folder:
-            probed = write_probed(Path(source), Path(folder))
+            probed = write_probed(Path(self.source), Path(folder))
             if probed is None:
                 return None
             outputs = onnxruntime.InferenceSession(probed.path).run(None, {"x": arrays[0]})
@@ -88,8 +88,8 @@ def test_the_first_value_of_another_step_is_found(quantised: Path) -> None:
         (0, "", "no integer inside the file differs from onnxruntime/cpu's"),
         (1, "q3", "8 of 8 elements are another step than onnxruntime/cpu's, by up to 1 steps"),
     ):
-        files: Any = Runs(off)
-        found, note = file_origin(str(quantised), [x], canonical("onnxruntime/cpu@opt=off"), files)
+        program: Any = Runs(str(quantised), off)
+        found, note = file_origin(program, [x], canonical("onnxruntime/cpu@opt=off"))
         assert found == origin and says in note
 
 
@@ -97,6 +97,6 @@ def test_a_file_that_quantises_nothing_is_refused(tmp_path: Path) -> None:
     given, result = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "plain", [given], [result])
     onnx.save(helper.make_model(graph), tmp_path / "plain.onnx")
-    files: Any = Runs(0)
+    program: Any = Runs(f"{tmp_path}/plain.onnx", 0)
     with pytest.raises(MindgapError, match="has no quantised values that can be made outputs"):
-        file_origin(f"{tmp_path}/plain.onnx", [], canonical("onnxruntime/cpu"), files)
+        file_origin(program, [], canonical("onnxruntime/cpu"))

@@ -14,12 +14,12 @@ from mindgap.judge.pipeline.file_rows import failures_of_file, near, rows_of_fil
 from mindgap.judge.pipeline.file_versions import with_file_versions
 from mindgap.judge.pipeline.model_files import referee_of
 from mindgap.judge.pipeline.outcome_rows import row_or_failure
+from mindgap.own_path.own_program import OwnProgram
 from mindgap.own_path.runs import FileNodes, OwnRun
 from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import advised
 from mindgap.results.rows import Row
 from mindgap.source_worker.client import FileInvalid, FileUntranslated
-from mindgap.workflows.diff.subject import OwnProgram
 
 #: What a program gave on a platform by the way of its users.
 RunOn = Callable[[PlatformName], OwnRun | None]

@@ -25,6 +25,7 @@ from mindgap.graph import Graph, MindgapError, stored_keys
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.judge.pipeline.comparison import RunContext
 from mindgap.judge.pipeline.time_budget import INTERRUPTED, OutOfTime, TimeBudget
+from mindgap.own_path.own_program import OwnProgram
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import canonical
@@ -38,7 +39,7 @@ from mindgap.workflows.diff.batches import Batches
 from mindgap.workflows.diff.collected import Collected
 from mindgap.workflows.diff.large_models import LargeGraphGate
 from mindgap.workflows.diff.platform_facts import facts_of
-from mindgap.workflows.diff.subject import FloatModel, OnProgress, OwnProgram, Subject
+from mindgap.workflows.diff.subject import FloatModel, OnProgress, Subject
 from mindgap.workflows.diff.subject_runner import SubjectRunner
 
 if TYPE_CHECKING:

@@ -2,66 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
-from mindgap.graph import Array, Graph
-from mindgap.own_path.runs import FileNodes, Located, OwnRun, Sensitivity, ShownDifference, SizedRuns
-from mindgap.platforms.name import PlatformName
+from mindgap.graph import Graph
+from mindgap.own_path.own_program import OwnProgram
 from mindgap.results.rows import Row
-
-
-class OwnProgram(Protocol):
-    """The program of a subject, which goes the way of each platform's users."""
-
-    def run(self, platform: PlatformName) -> OwnRun | None:
-        """Runs it. None for eager mode, which exports nothing."""
-        ...
-
-    def run_sizes(self, platform: PlatformName, declared: bool) -> SizedRuns | None:
-        """Runs one export with dynamic dimensions at several sizes. None where none are requested, nor `declared` by
-        the program's source."""
-        ...
-
-    def locate(self, platform: PlatformName, shown: ShownDifference) -> Located | None:
-        """Finds the submodule that shows it by itself. None where that is not known."""
-        ...
-
-    def eager_again(self, platform: PlatformName) -> Sequence[Array]:
-        """Builds the program again and returns its outputs in eager mode; none where that fails."""
-        ...
-
-    def sensitivity(self, platform: PlatformName) -> Sensitivity:
-        """Returns how far the outputs are from themselves in eager mode."""
-        ...
-
-    def probe(
-        self, platform: PlatformName, arrays: Sequence[Array]
-    ) -> tuple[tuple[Array, ...], dict[str, Array]] | None:
-        """Runs a quantised model file on these tensors, and returns its outputs and its integers by the name of their
-        node; None for another program. Raises `MindgapError` where it does not run so."""
-        ...
-
-    def wrong_nodes(
-        self, platform: PlatformName, apart: float | None, arrays: Sequence[Array] = (), folder: Path | None = None
-    ) -> FileNodes:
-        """Finds the nodes of a model file that the platform computes otherwise. `apart`: how far the file is off, None
-        where it fails. `arrays`: in place of its arguments. `folder`: where the first node is written."""
-        ...
-
-    def reads(self, platform: PlatformName) -> bool:
-        """Whether it is a model file, or has a ready-made one, that the platform is given as it is."""
-        ...
-
-    def end_idle(self) -> None:
-        """Ends processes that keep the program's memory; the next call starts them again."""
-        ...
-
-    def stop(self) -> None:
-        """Ends what runs, from another thread."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

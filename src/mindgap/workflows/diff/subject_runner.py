@@ -24,6 +24,7 @@ from mindgap.judge.pipeline.own_path_alone import row_without_graph
 from mindgap.judge.pipeline.own_path_reasons import not_compared, refused, without_file_run
 from mindgap.judge.pipeline.own_path_sizes import with_sizes
 from mindgap.judge.pipeline.time_budget import INTERRUPTED, USED_UP, OutOfTime, TimeBudget, reason_of_end
+from mindgap.own_path.own_program import OwnProgram
 from mindgap.own_path.runs import OwnRun
 from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName
@@ -39,7 +40,7 @@ from mindgap.source_worker.client import FileUntranslated, ProgramRaised, Progra
 from mindgap.workflows.diff.collected import Collected
 from mindgap.workflows.diff.file_subject import FileSubject, RunOn, of_two_versions
 from mindgap.workflows.diff.large_models import LargeGraphGate, expected_before_capture, expected_seconds
-from mindgap.workflows.diff.subject import OwnProgram, Subject
+from mindgap.workflows.diff.subject import Subject
 
 #: Outputs of a large graph that take more bytes, those of all platforms together, are fetched only where digests
 #: differ.
