@@ -25,8 +25,6 @@ from mindgap.results.store.tables import TABLES, VERSION, VERSION_KEY, TableSche
 
 SUFFIX: Final = ".parquet"
 _NAME: Final = re.compile(r"(?P<stamp>[0-9a-f]{16})-[0-9a-f]+-(?P<hash>[0-9a-f]{32})\.parquet")
-#: Bytes that are read at a time.
-_PIECE: Final = 1 << 22
 _AGAIN: Final = "copy it again, or move it away and run again what it held: its rows are lost, no others"
 
 
@@ -86,6 +84,9 @@ def check_segment(location: StoreLocation, name: str, table: TableSchema) -> Non
     Elsewhere than in a local directory, only the footer. Raises `StoreError` for a damaged file, one of another
     version, or one of another table; `FileNotFoundError` for one that is gone.
     """
+    if isinstance(location, LocalLocation):
+        sound_bytes(location, name, table)
+        return
     try:
         with location.open(name) as file:
             _check_footer(location, name, file, table)
@@ -93,23 +94,21 @@ def check_segment(location: StoreLocation, name: str, table: TableSchema) -> Non
         raise
     except remote_errors() as error:
         raise _damaged(location, name, error) from None
-    if isinstance(location, LocalLocation):
-        _check_digest(location, name)
 
 
-def check_bytes(location: StoreLocation, name: str, data: bytes, table: TableSchema) -> None:
-    """Checks the bytes of a segment like `check_segment`, the digest included."""
+def sound_bytes(location: StoreLocation, name: str, table: TableSchema) -> bytes:
+    """Returns the bytes of a segment after all checks of `check_segment`, with its errors."""
+    data = location.read(name)
+    if data is None:
+        raise FileNotFoundError(location.url(name))
     _check_footer(location, name, io.BytesIO(data), table)
-    checked(location, name, data)
+    return checked(location, name, data)
 
 
 def read_segment(location: StoreLocation, name: str, table: TableSchema) -> pa.Table:
     """Returns the rows of a segment after all checks. Raises `StoreError` for a damaged one, `FileNotFoundError` if it
     is gone."""
-    data = location.read(name)
-    if data is None:
-        raise FileNotFoundError(location.url(name))
-    check_bytes(location, name, data, table)
+    data = sound_bytes(location, name, table)
     try:
         rows = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
         rows.validate(full=True)
@@ -150,31 +149,12 @@ def checked_bytes(location: StoreLocation, name: str) -> bytes:
 
 def checked(location: StoreLocation, name: str, data: bytes) -> bytes:
     """Returns the bytes of a segment that was read. Raises `StoreError` if its name has another digest."""
-    _compare(location, name, xxhash.xxh3_128_hexdigest(data))
-    return data
-
-
-def _check_digest(location: StoreLocation, name: str) -> None:
-    """Raises `StoreError` if the bytes of the file do not match the digest in its name, `FileNotFoundError` if it is
-    gone."""
-    digest = xxhash.xxh3_128()
-    try:
-        with location.open(name) as file:
-            while piece := file.read(_PIECE):
-                digest.update(piece)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise StoreError(f"segment {location.url(name)} cannot be read ({error.strerror}): {_AGAIN}") from None
-    _compare(location, name, digest.hexdigest())
-
-
-def _compare(location: StoreLocation, name: str, digest: str) -> None:
     named = _NAME.fullmatch(name.rpartition("/")[2])
     if named is None:
         raise StoreError(f"{location.url(name)} is no segment, going by its name: move it away")
-    if digest != named["hash"]:
+    if xxhash.xxh3_128_hexdigest(data) != named["hash"]:
         raise StoreError(f"segment {location.url(name)} does not hold what its name promises: {_AGAIN}")
+    return data
 
 
 def _plain(value: Any) -> Any:

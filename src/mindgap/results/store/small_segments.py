@@ -14,12 +14,13 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mindgap.results.store.errors import StoreError
 from mindgap.results.store.location import StoreLocation
-from mindgap.results.store.segment import check_bytes
+from mindgap.results.store.segment import sound_bytes
 from mindgap.results.store.tables import TableSchema
 from mindgap.run.system import remove_leftovers
 
@@ -81,15 +82,8 @@ class SmallSegments:
         return target
 
     def _read(self, table: TableSchema, names: Sequence[str]) -> Iterator[bytes]:
-        def read(name: str) -> bytes:
-            data = self._location.read(name)
-            if data is None:
-                raise FileNotFoundError(self._location.url(name))
-            check_bytes(self._location, name, data, table)
-            return data
-
         with ThreadPoolExecutor(_READERS, "mindgap-segments") as readers:
-            yield from readers.map(read, names)
+            yield from readers.map(partial(sound_bytes, self._location, table=table), names)
 
 
 def _write(file: Path, data: bytes) -> None:

@@ -19,7 +19,16 @@ import xxhash
 from hypothesis import given, settings, strategies as st
 
 from mindgap.graph import Graph, Input, MindgapError, Stored, TensorStore, digest
-from mindgap.results.store import TABLES, VERSION, MergeCounts, Store, StoreError, small_segments, small_tables
+from mindgap.results.store import (
+    TABLES,
+    VERSION,
+    MergeCounts,
+    Store,
+    StoreError,
+    small_segments,
+    small_tables,
+    views as store_views,
+)
 from mindgap.results.store.location import LocalLocation
 from mindgap.run.system import remove_leftovers
 from results.store.store_rows import outcome, small_graph
@@ -275,7 +284,7 @@ def test_a_first_query_that_meets_a_compaction_asks_again(tmp_path: Path, monkey
     for number in range(3):
         store.append("blocks", {"run": "r", "block": number})
     location = type(store._location)
-    names, opened, moments = location.names, location.open, list[str]()
+    names, check, moments = location.names, store_views.check_segment, list[str]()
 
     def listed(self: LocalLocation, directory: str) -> list[str]:
         found = names(self, directory)
@@ -285,20 +294,18 @@ def test_a_first_query_that_meets_a_compaction_asks_again(tmp_path: Path, monkey
             Store(tmp_path).compact()
         return found
 
-    def open_(self: LocalLocation, name: str) -> Any:
-        if moments == ["listed", "checked"]:
-            # And after the footer of a segment was checked, before its digest is.
-            Store(tmp_path).append("blocks", {"run": "r", "block": 3})
+    def checked(*given: Any) -> None:
+        if moments == ["listed"]:
+            # And before the segment in their place is checked.
             moments.append("gone")
+            Store(tmp_path).append("blocks", {"run": "r", "block": 3})
             Store(tmp_path).compact()
-        elif moments == ["listed"]:
-            moments.append("checked")
-        return opened(self, name)
+        check(*given)
 
     monkeypatch.setattr(location, "names", listed)
-    monkeypatch.setattr(location, "open", open_)
+    monkeypatch.setattr(store_views, "check_segment", checked)
     (row,) = Store(tmp_path).rows("SELECT count(*) AS n FROM blocks")
-    assert row["n"] == 4 and moments == ["listed", "checked", "gone"]
+    assert row["n"] == 4 and moments == ["listed", "gone"]
 
 
 def test_folders_of_dead_processes_are_removed(tmp_path: Path) -> None:
