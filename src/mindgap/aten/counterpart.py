@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import torch
 
 from mindgap.aten.operators import facts, overload
-from mindgap.graph import Arg, DType, GraphError, Ref, TensorSpec, UnknownOperator
+from mindgap.graph import Arg, DType, GraphError, Ref, UnknownOperator
 
+if TYPE_CHECKING:
+    from mindgap.aten.functional import Builder
 
-class Builder(Protocol):
-    """Interface of a graph under construction."""
-
-    def emit(self, op: str, *args: Arg, **kwargs: Arg) -> list[int]: ...
-
-    def spec(self, number: int) -> TensorSpec: ...
-
-
-Emit = Callable[[Builder, list[Arg], dict[str, Arg]], list[int]]
+Emit = Callable[["Builder", list[Arg], dict[str, Arg]], list[int]]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import torch
 
-from mindgap.aten.counterpart import Builder, counterpart, is_layout_change
+from mindgap.aten.counterpart import counterpart, is_layout_change
 from mindgap.aten.operators import facts, is_inplace, makes_new
 from mindgap.aten.shared_memory import LazyFake, Memory, Value, reached_by_writes, root_of
 from mindgap.aten.storage import READS_STORAGE, call_on, empty
@@ -88,7 +88,7 @@ def functionalize(graph: Graph) -> Functional:
     if not any(is_inplace(node.op) for node in graph.nodes):
         return Functional(graph, tuple(range(len(graph.nodes))))
     with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
-        builder = _Builder(graph)
+        builder = Builder(graph)
         for index, node in enumerate(graph.nodes):
             builder.add(index, node)
         outputs = tuple(builder.read(builder.values[value]) for value in graph.outputs)
@@ -100,7 +100,7 @@ def functionalize(graph: Graph) -> Functional:
 
 
 @dataclass
-class _Builder:
+class Builder:
     """Builds the functional graph node by node."""
 
     graph: Graph

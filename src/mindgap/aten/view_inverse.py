@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from mindgap.aten.counterpart import Builder
 from mindgap.aten.operators import overload
 from mindgap.aten.tensors import torch_dtype_name
 from mindgap.graph import Arg, DType, GraphError, Ref
+
+if TYPE_CHECKING:
+    from mindgap.aten.functional import Builder
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class _Written:
         raise KeyError(name)
 
 
-_Back = Callable[[Builder, _Written], list[int]]
+_Back = Callable[["Builder", _Written], list[int]]
 
 
 def write_back(

@@ -6,7 +6,7 @@ Which tensors a sequence holds is known before the program runs: the operators a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -14,45 +14,15 @@ from mindgap.onnx_files.model_proto import attributes_of, op_of
 from mindgap.onnx_files.node import OnnxNode
 from mindgap.sources.translated_model import MissingTranslation, Untranslated
 
+if TYPE_CHECKING:
+    from mindgap.onnx_files.translation import Scope, Translation
+
 #: The operators -> operands that must be known before the program runs.
 SEQUENCE_OPERATORS: Final[Mapping[str, tuple[int, ...]]] = {
     "SequenceConstruct": (), "SequenceEmpty": (), "SequenceInsert": (2,), "SequenceErase": (1,), "SequenceAt": (1,),
     "SequenceLength": (), "SplitToSequence": (1,), "ConcatFromSequence": (), "Optional": (), "OptionalGetElement": (),
     "OptionalHasElement": (),
 }  # fmt: skip
-
-
-class Scope(Protocol):
-    """The values that the nodes of one graph see."""
-
-    def of(self, name: str) -> str:
-        """Returns the program's name of a value."""
-        ...
-
-    def bind(self, name: str) -> str:
-        """Returns the program's name of a result."""
-        ...
-
-
-class Translation(Protocol):
-    """A translation under way. `known`: the values that no input changes; `sequences`: what each sequence holds."""
-
-    known: set[str]
-    sequences: dict[str, tuple[str, ...]]
-
-    def value(self, name: str, scope: Any) -> torch.Tensor: ...
-
-    def keep(self, name: str, tensor: torch.Tensor, folded: bool) -> None:
-        """Notes a value that no input changes."""
-        ...
-
-    def alias(self, name: str, result: str, scope: Any) -> None:
-        """Gives a value a second name."""
-        ...
-
-    def ran(self, node: OnnxNode, operands: Sequence[str], outputs: Sequence[str], read: Sequence[str]) -> object:
-        """Runs a node and notes it."""
-        ...
 
 
 def translate_sequence(work: Translation, node: Any, name: str, scope: Scope) -> None:

@@ -78,8 +78,8 @@ def translated(
     """
     if baked is None:
         baked = structural_names(model.graph.node) & set(given)
-    work = _Translation(model, given, on_node, baked, initial_values(model) if initial is None else initial)
-    work.run(model.graph.node, _Scope({}, ""))
+    work = Translation(model, given, on_node, baked, initial_values(model) if initial is None else initial)
+    work.run(model.graph.node, Scope({}, ""))
     outputs = [value.name for value in model.graph.output]
     for name in outputs:
         if name in work.sequences:
@@ -125,7 +125,7 @@ def structural_names(nodes: Sequence[Any]) -> set[str]:
     return names
 
 
-class _Scope:
+class Scope:
     """The values that the nodes of one graph see. `names`: name in the graph -> name in the program."""
 
     def __init__(self, names: dict[str, str], prefix: str) -> None:
@@ -139,11 +139,11 @@ class _Scope:
     def of(self, name: str) -> str:
         return self.names.get(name, name)
 
-    def inner(self, prefix: str) -> _Scope:
-        return _Scope(dict(self.names), f"{self.prefix}{prefix}/")
+    def inner(self, prefix: str) -> Scope:
+        return Scope(dict(self.names), f"{self.prefix}{prefix}/")
 
 
-class _Translation:
+class Translation:
     """What is known while a model is translated. `values`: of all names so far; `known`: those that no input changes;
     `folded`: those of them that become constants of the program; `sequences`: the values that each sequence holds."""
 
@@ -169,7 +169,7 @@ class _Translation:
             set(self.initial), self.steps, outputs,
         )  # fmt: skip
 
-    def run(self, nodes: Sequence[Any], scope: _Scope) -> None:
+    def run(self, nodes: Sequence[Any], scope: Scope) -> None:
         for index, node in enumerate(nodes):
             op = op_of(node)
             name = self.named(f"{scope.prefix}{node_name(node, index)}")
@@ -196,19 +196,19 @@ class _Translation:
         if folded:
             self.folded.add(name)
 
-    def value(self, name: str, scope: _Scope) -> torch.Tensor:
+    def value(self, name: str, scope: Scope) -> torch.Tensor:
         known = scope.of(name)
         if known not in self.values:
             raise Untranslated(f"operand {name} is given by no node before it")
         return self.values[known]
 
-    def _fact(self, node: Any, scope: _Scope) -> torch.Tensor:
+    def _fact(self, node: Any, scope: Scope) -> torch.Tensor:
         shape, attributes = tuple(self.value(node.input[0], scope).shape), attributes_of(node)
         if node.op_type == "Size":
             return torch.tensor(int(np.prod(shape, dtype=np.int64)))
         return torch.tensor(shape[slice(attributes.get("start", 0), attributes.get("end"))], dtype=torch.int64)
 
-    def _step(self, node: Any, op: str, name: str, scope: _Scope) -> None:
+    def _step(self, node: Any, op: str, name: str, scope: Scope) -> None:
         if op not in TRANSLATIONS:
             raise Untranslated(f"operator {op} has no translation")
         structural: dict[int, Any] = {}
@@ -259,7 +259,7 @@ class _Translation:
         self._note(step, results, read)
         return results
 
-    def _decision(self, node: Any, position: int, scope: _Scope) -> int | None:
+    def _decision(self, node: Any, position: int, scope: Scope) -> int | None:
         if position >= len(node.input) or not node.input[position]:
             return None
         name = node.input[position]
@@ -271,7 +271,7 @@ class _Translation:
             raise Untranslated(f"operand {position} is one value, and {name} has {value.numel()}")
         return int(value.reshape(()))
 
-    def _if(self, node: Any, name: str, scope: _Scope) -> None:
+    def _if(self, node: Any, name: str, scope: Scope) -> None:
         graphs = {each.name: each.g for each in node.attribute}
         taken = "then_branch" if self._decision(node, 0, scope) else "else_branch"
         if taken not in graphs or len(graphs[taken].output) != len(node.output):
@@ -282,7 +282,7 @@ class _Translation:
         for given, result in zip(graph.output, node.output, strict=True):
             self.alias(inner.of(given.name), result, scope)
 
-    def alias(self, name: str, result: str, scope: _Scope) -> None:
+    def alias(self, name: str, result: str, scope: Scope) -> None:
         """Gives a value a second name, that of a result of the node around it."""
         if name in self.sequences:
             self.sequences[scope.bind(result)] = self.sequences[name]
@@ -293,12 +293,12 @@ class _Translation:
         one = OnnxNode("Identity", {}, {}, (True,), name=self.named(f"{target}/output"))
         self.ran(one, (name,), (target,), (name,))
 
-    def _initialised(self, graph: Any, scope: _Scope) -> _Scope:
+    def _initialised(self, graph: Any, scope: Scope) -> Scope:
         for one in graph.initializer:
             self.keep(scope.bind(one.name), initial_value(one), folded=True)
         return scope
 
-    def _loop(self, node: Any, name: str, scope: _Scope) -> None:
+    def _loop(self, node: Any, name: str, scope: Scope) -> None:
         carries = max(len(node.input) - 2, 0)
         graph = repeated_graph(node, 2 + carries, 1 + carries)
         count, going = self._decision(node, 0, scope), self._decision(node, 1, scope)
@@ -339,14 +339,14 @@ class _Translation:
             if result:
                 self._stack(values, result, name, scope)
 
-    def _stack(self, values: Sequence[str], result: str, name: str, scope: _Scope, axis: int = 0) -> None:
+    def _stack(self, values: Sequence[str], result: str, name: str, scope: Scope, axis: int = 0) -> None:
         if not values:
             raise Untranslated("it collects nothing: no iteration runs")
         target = scope.bind(result)
         one = OnnxNode("mindgap.Stack", {"axis": axis}, {}, (True,), name=self.named(f"{name}/{result}"))
         self.ran(one, tuple(values), (target,), values)
 
-    def _scan(self, node: Any, name: str, scope: _Scope) -> None:
+    def _scan(self, node: Any, name: str, scope: Scope) -> None:
         if self.opsets.get("", 9) < 9:
             raise Untranslated("of before operator set 9")
         attributes = {each.name: [*each.ints] for each in node.attribute}
