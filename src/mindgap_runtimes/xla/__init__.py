@@ -13,4 +13,4 @@ from mindgap_runtimes.xla.stages import xla_stage
 
 _RECIPE: Final = Path(__file__).with_name("xla.toml")
 EAGER: Final = EagerBackend(DEVICES["xla"], xla_stage, _RECIPE)
-OPENXLA: Final = DynamoBackend(DEVICES["xla"], "openxla", _RECIPE)
+OPENXLA: Final = DynamoBackend(DEVICES["xla"], recipe=_RECIPE, compiler="openxla")

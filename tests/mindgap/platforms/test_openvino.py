@@ -327,6 +327,12 @@ def test_without_options_openvinos_own_defaults_hold():
     assert plain.describe()["precision_in_force"] == asked
 
 
+def test_a_script_sets_what_the_platform_sets():
+    runner = BACKEND.script_runner({"precision": "bf16", "threads": "2", "without": "SNIPPETS_MODE"})
+    expected = {"INFERENCE_PRECISION_HINT": "bf16", "INFERENCE_NUM_THREADS": 2, "SNIPPETS_MODE": "DISABLE"}
+    assert dict(runner.properties) == expected
+
+
 def test_a_device_that_is_absent_is_one_line(monkeypatch: pytest.MonkeyPatch):
     gpu = OpenVinoDevice("GPU", ("/dev/no-such-device*",), "a driver")
     monkeypatch.setattr("sys.platform", "linux")
@@ -334,7 +340,7 @@ def test_a_device_that_is_absent_is_one_line(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sys.platform", "win32")
     assert gpu.missing() == "no GPU driver for OpenVINO: it finds CPU (a driver)"
     with pytest.raises(Fallback, match="no GPU driver for OpenVINO"):
-        OpenVinoPlatform("default", None, "pytorch", device=gpu)
+        OpenVinoPlatform({}, gpu)
     assert gpu.holds("GPU.1") and not gpu.holds("CPU")
 
 
@@ -342,4 +348,4 @@ def test_a_model_that_another_device_runs_is_a_fallback(monkeypatch: pytest.Monk
     monkeypatch.setattr(OpenVinoDevice, "absent", lambda self, core: "")
     graph, inputs = captured(torch.relu, normal(2, 3))
     with pytest.raises(Fallback, match=r"OpenVINO runs on \['CPU'\], not on HETERO:CPU alone"):
-        OpenVinoPlatform("default", None, "pytorch", device=OpenVinoDevice("HETERO:CPU")).load(graph, inputs)
+        OpenVinoPlatform({}, OpenVinoDevice("HETERO:CPU")).load(graph, inputs)

@@ -122,27 +122,18 @@ def _core() -> Any:
 
 
 class OpenVinoPlatform:
-    """Compiles models with one set of options. `threads`: None leaves the number to OpenVINO."""
+    """Compiles models with one set of options."""
 
-    def __init__(
-        self, precision: str, threads: int | None, frontend: str, activations: str = "default",
-        device: OpenVinoDevice = _CPU, without: str = "",
-    ) -> None:  # fmt: skip
+    def __init__(self, options: Options, device: OpenVinoDevice = _CPU) -> None:
         """Raises `Fallback` for a device that OpenVINO does not find."""
         self._core: Any = _core()
         self._device = device
         if absent := device.absent(self._core):
             raise Fallback(absent)
-        self._frontend = frontend
-        self._precision = precision
-        #: Without options OpenVINO's own defaults hold, as its users get them.
-        self._settings: dict[str, Any] = {} if threads is None else {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
-        self._threads = threads
-        if precision != "default":
-            self._settings["INFERENCE_PRECISION_HINT"] = precision
-        if activations == "float":
-            self._settings[_GROUP] = 0
-        self._settings |= _switched_off(without)
+        self._frontend = options.get("frontend", "pytorch")
+        self._precision = options.get("precision", "default")
+        self._threads = thread_count(options)
+        self._settings = properties(options) | ({} if self._threads is None else {"NUM_STREAMS": 1})
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `precision_in_force`: the one that OpenVINO reports, not the requested one."""
@@ -320,50 +311,39 @@ def to_array(tensor: Any) -> Array:
 
 
 def properties(options: Options) -> dict[str, str | int]:
-    """Returns what the options set in the plugin, by its properties."""
-    values = dict[str, str | int]()
-    if options.get("precision") == "f32":
-        values["INFERENCE_PRECISION_HINT"] = "f32"
+    """Returns what the options set in the plugin, by its properties. Without options OpenVINO's own defaults hold, as
+    its users get them."""
+    off = options.get("without", "").split("+")
+    values: dict[str, str | int] = {name: value for name, value in SWITCHES.items() if name in off}
+    if options.get("precision", "default") != "default":
+        values["INFERENCE_PRECISION_HINT"] = options["precision"]
     if options.get("activations") == "float":
         values[_GROUP] = 0
-    values |= _switched_off(options.get("without", ""))
     number = thread_count(options)
     return values if number is None else {**values, "INFERENCE_NUM_THREADS": number}
-
-
-def _switched_off(without: str) -> dict[str, str | int]:
-    return {name: value for name, value in SWITCHES.items() if name in without.split("+")}
-
-
-def _accelerator_properties(options: Options) -> dict[str, str | int]:
-    return {"INFERENCE_PRECISION_HINT": options["precision"]} if "precision" in options else {}
 
 
 def openvino_backend(device: OpenVinoDevice, declared: Sequence[Option]) -> HostRuntime:
     """Makes the backend of a device. `declared`: its options; only the CPU plugin has `threads` and `activations`."""
     on_cpu = device.name == "CPU"
-    given = properties if on_cpu else _accelerator_properties
     edits = {} if on_cpu else {'"CPU"': f'"{device.name}"'}
     file = Path(__file__).with_name("run.py")
 
     def script(options: Options) -> ScriptRunner:
         onnx = "frontend" in options
         packages = ("openvino", "onnx", "onnxscript") if onnx else ("openvino",)
-        runner = read_runner(file, packages, "run_onnx" if onnx else "run", properties=given(options), edits=edits)
+        runner = read_runner(file, packages, "run_onnx" if onnx else "run", properties=properties(options), edits=edits)
         return replace(runner, prepare=_PREPARE)
 
     def file_script(options: Options, model: str) -> ScriptRunner:
         changed = {**edits, '"FILE"': repr(model)}
-        runner = read_runner(file, ("openvino",), "run_file", properties=given(options), edits=changed)
+        runner = read_runner(file, ("openvino",), "run_file", properties=properties(options), edits=changed)
         return replace(runner, refusal=openvino_messages.TABLE.refusals, prepare=_PREPARE)
 
     precision = Alternative("precision=f32", "float32", "a deployment sets INFERENCE_PRECISION_HINT=f32")
     return HostRuntime(
         MODULES,
-        lambda options: OpenVinoPlatform(
-            options["precision"], thread_count(options), options["frontend"], options.get("activations", "default"),
-            device, options.get("without", ""),
-        ),
+        lambda options: OpenVinoPlatform(options, device),
         declared,
         missing=device.missing,
         script=script,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,25 +10,19 @@ from mindgap.graph import Graph
 from mindgap.platforms.protocol import (
     PYTORCH_DECOMPOSITIONS,
     Array,
-    Availability,
     Executable,
     Options,
     Platform,
     Unsupported,
 )
-from mindgap.platforms.pytorch.device import availability as presence, options as known
-from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
+from mindgap.platforms.pytorch.backend import InductorsBackend, TorchPlatform
+from mindgap.platforms.pytorch.device import options as known
+from mindgap.platforms.pytorch.device.devices import DEVICES
 from mindgap.platforms.pytorch.script import runner_on_cpu
-from mindgap.platforms.pytorch.stages import inductor_stage
 from mindgap.platforms.script_runner import ScriptRunner
-from mindgap.platforms.stages import Stage, VariantRuns
 
 if TYPE_CHECKING:
-    import torch
-    import torch.fx
-
     from mindgap.platforms.pytorch.ahead_of_time.batch import Batch
-    from mindgap.platforms.pytorch.compilation.compiled import Program
 
 #: What is put into a program at load would be a constant of it, and no two programs share those. `stage` stops before
 #: anything is built.
@@ -36,40 +30,14 @@ _NOT_AHEAD: Final = ("freezing", "stage")
 
 
 @dataclass(frozen=True, slots=True)
-class AheadBackend:
+class AheadBackend(InductorsBackend):
     """Makes platforms of one device whose graphs are compiled before they run."""
 
-    device: TorchDevice
     batch: int = 50
 
     @property
-    def options(self) -> Mapping[str, str]:
-        return known.described(self._names)
-
-    @property
-    def _names(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         return tuple(name for name in self.device.compiler_options if name not in _NOT_AHEAD)
-
-    def probe(self) -> Availability:
-        availability = presence.torch_present(self.device)
-        if not availability.available:
-            return availability
-        compiler = presence.compiler_present()
-        return (
-            availability
-            if compiler.available
-            else Availability(False, compiler.reason, availability.hardware, availability.versions)
-        )
-
-    @property
-    def forkable(self) -> bool:
-        return self.device.name == "cpu"
-
-    def environment(self, options: Options) -> Mapping[str, str]:
-        return {
-            **known.variables(known.checked(options, self._names), self.device),
-            "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        }
 
     @property
     def compiled_as(self) -> str:
@@ -85,27 +53,19 @@ class AheadBackend:
     def file_runner(self, options: Options, file: str) -> ScriptRunner | None:
         return runner_on_cpu("run_file", options, {'"FILE"': repr(file)})
 
-    def stage_at_fault(self, runs: VariantRuns) -> Stage:
-        return inductor_stage(runs)
-
     def open(self, options: Options) -> Platform:
         """Opens the platform. Raises `Fallback` if an option has no effect."""
         from mindgap.platforms.pytorch.compilation import inductor_settings
         from mindgap.platforms.pytorch.device import settings
 
-        known.checked(options, self._names)
+        known.checked(options, self.names)
         description = settings.establish(options, self.device)
         # A separate cache next to that of `torch.compile`: what lies in it was built otherwise.
         description["inductor"] = inductor_settings.establish({**options, "ahead": "1"}, description)
         return _Ahead(self.device, dict(options), description)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    device: TorchDevice
-    options: Options
-    description: Mapping[str, Any]
-
+class _Ahead(TorchPlatform):
     def describe(self) -> Mapping[str, Any]:
         return {**self.description, PYTORCH_DECOMPOSITIONS: True}
 
@@ -126,19 +86,12 @@ class _Ahead:
 
     def _begun(self, graph: Graph, inputs: Sequence[Array], batch: Batch) -> Executable | Exception:
         """Translates a graph, whose program the batch builds later. Returns that or the failure."""
-        from mindgap.platforms.pytorch.compilation import compiled
-
         number = batch.begin(graph)
-
-        def translate(
-            module: torch.fx.GraphModule, sample: Sequence[torch.Tensor], run: Callable[[Program], Any]
-        ) -> Program:
-            return batch.translate(number, module, sample)
-
         try:
             if graph.grad:
                 raise Unsupported("backward", "a program compiled ahead of time has no gradients")
-            return batch.loaded(number, compiled.load(graph, self.device, self.options, inputs, translate, fold=False))
+            begun = self.compiled(graph, inputs, lambda module, sample, _: batch.translate(number, module, sample))
+            return batch.loaded(number, begun)
         except Exception as error:
             return error
 

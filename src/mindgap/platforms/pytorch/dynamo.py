@@ -3,58 +3,35 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mindgap.graph import Graph
 from mindgap.platforms.protocol import (
     PYTORCH_DECOMPOSITIONS,
     Array,
-    Availability,
     Executable,
     Fallback,
     Options,
     Platform,
 )
-from mindgap.platforms.pytorch.device import availability as presence, options as known
-from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
-
-if TYPE_CHECKING:
-    import torch
-    import torch.fx
-
-    from mindgap.platforms.pytorch.compilation.compiled import Program
+from mindgap.platforms.pytorch.backend import TorchBackend, TorchPlatform
+from mindgap.platforms.pytorch.device import options as known
+from mindgap.platforms.pytorch.device.devices import DEVICES
 
 
 @dataclass(frozen=True, slots=True)
-class DynamoBackend:
-    """Makes platforms of one device, with a named backend of `torch.compile`. `recipe`: as in `protocol`."""
+class DynamoBackend(TorchBackend):
+    """Makes platforms of one device, with a named backend of `torch.compile`."""
 
-    device: TorchDevice
-    compiler: str
-    recipe: Path | None = None
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        return known.described(self.device.compiler_options)
-
-    def probe(self) -> Availability:
-        return presence.torch_present(self.device)
-
-    def environment(self, options: Options) -> Mapping[str, str]:
-        return known.variables(known.checked(options, self.device.compiler_options), self.device)
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        return (self.device.distribution,) if self.device.distribution else ()
+    compiler: str = ""
 
     def open(self, options: Options) -> Platform:
         """Opens the platform. Raises `Fallback` if an option has no effect, or the compiler is missing."""
         from mindgap.platforms.pytorch.device import settings
 
-        known.checked(options, self.device.compiler_options)
+        known.checked(options, self.names)
         description = settings.establish(options, self.device)
         compiler = options.get("through", self.compiler)
         description["compiler"] = compiler
@@ -79,25 +56,17 @@ def _resolved(compiler: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Compiling:
-    device: TorchDevice
-    options: Options
-    description: Mapping[str, Any]
+class _Compiling(TorchPlatform):
     compiler: Any
 
     def describe(self) -> Mapping[str, Any]:
         return {**self.description, PYTORCH_DECOMPOSITIONS: True}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        from mindgap.platforms.pytorch.compilation import compiled, torch_compile
+        from mindgap.platforms.pytorch.compilation.torch_compile import compile_graph
 
-        def compile_program(
-            module: torch.fx.GraphModule, sample: Sequence[torch.Tensor], run: Callable[[Program], Any]
-        ) -> Program:
-            return torch_compile.compile_graph(module, self.compiler, run)
-
-        return compiled.load(graph, self.device, self.options, inputs, compile_program, fold=False)
+        return self.compiled(graph, inputs, lambda module, _, run: compile_graph(module, self.compiler, run))
 
 
-NPU: Final = DynamoBackend(DEVICES["npu"], "torchair")
-HPU: Final = DynamoBackend(DEVICES["hpu"], "hpu_backend")
+NPU: Final = DynamoBackend(DEVICES["npu"], compiler="torchair")
+HPU: Final = DynamoBackend(DEVICES["hpu"], compiler="hpu_backend")

@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
 from mindgap.platforms import dtype_policy
-from mindgap.platforms.protocol import WEIGHT_COPIES, Array, Availability, Options, Platform
-from mindgap.platforms.pytorch.device import availability as presence, options as known
-from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
+from mindgap.platforms.protocol import WEIGHT_COPIES, Array, Options, Platform
+from mindgap.platforms.pytorch.backend import TorchBackend, TorchPlatform
+from mindgap.platforms.pytorch.device import options as known
+from mindgap.platforms.pytorch.device.devices import DEVICES
 from mindgap.platforms.pytorch.script import eager_runner
 from mindgap.platforms.pytorch.stages import eager_stage
 from mindgap.platforms.script_runner import ScriptRunner
-from mindgap.platforms.stages import Stage, VariantRuns
 
 if TYPE_CHECKING:
     from mindgap.platforms.pytorch.execution.eager_executable import EagerExecutable
 
 
 @dataclass(frozen=True, slots=True)
-class EagerBackend:
-    """Makes eager platforms of one device. `stage_at_fault`, `recipe`: as in `protocol`."""
-
-    device: TorchDevice
-    stage_at_fault: Callable[[VariantRuns], Stage] | None = None
-    recipe: Path | None = None
+class EagerBackend(TorchBackend):
+    """Makes eager platforms of one device."""
 
     @property
-    def options(self) -> Mapping[str, str]:
-        return known.described(self.device.options)
-
-    def probe(self) -> Availability:
-        return presence.torch_present(self.device)
-
-    @property
-    def forkable(self) -> bool:
-        return self.device.name == "cpu"
-
-    def environment(self, options: Options) -> Mapping[str, str]:
-        return known.variables(known.checked(options, self.device.options), self.device)
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        return (self.device.distribution,) if self.device.distribution else ()
+    def names(self) -> tuple[str, ...]:
+        return self.device.options
 
     def script_runner(self, options: Options) -> ScriptRunner | None:
         return eager_runner(self.device, options)
@@ -54,17 +35,12 @@ class EagerBackend:
         """Opens the platform. Raises `Fallback` if an option has no effect."""
         from mindgap.platforms.pytorch.device import settings
 
-        known.checked(options, self.device.options)
+        known.checked(options, self.names)
         settings.check_tier(options)
         return _Eager(self.device, dict(options), settings.establish(options, self.device))
 
 
-@dataclass(frozen=True, slots=True)
-class _Eager:
-    device: TorchDevice
-    options: Options
-    description: Mapping[str, Any]
-
+class _Eager(TorchPlatform):
     def describe(self) -> Mapping[str, Any]:
         return {**self.description, WEIGHT_COPIES: 0, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
 

@@ -11,19 +11,17 @@ from mindgap.platforms import dtype_policy
 from mindgap.platforms.protocol import (
     WEIGHT_COPIES,
     Array,
-    Availability,
     Executable,
     Fallback,
     Options,
     Platform,
-    Unsupported,
 )
-from mindgap.platforms.pytorch.device import availability as presence, options as known
+from mindgap.platforms.pytorch.backend import TorchBackend, TorchPlatform
+from mindgap.platforms.pytorch.device import options as known
 from mindgap.platforms.pytorch.device.devices import DEVICES
 from mindgap.platforms.pytorch.script import runner_on_cpu
 from mindgap.platforms.pytorch.stages import jit_stage
 from mindgap.platforms.script_runner import ScriptRunner
-from mindgap.platforms.stages import Stage, VariantRuns
 
 if TYPE_CHECKING:
     import torch
@@ -39,28 +37,15 @@ _MOST_RUNS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class JitBackend:
+class JitBackend(TorchBackend):
     """Makes TorchScript platforms."""
 
     @property
-    def options(self) -> Mapping[str, str]:
-        return known.described(_OPTIONS)
-
-    def probe(self) -> Availability:
-        return presence.torch_present(DEVICES["cpu"])
-
-    @property
-    def forkable(self) -> bool:
-        return True
-
-    def environment(self, options: Options) -> Mapping[str, str]:
-        return known.variables(known.checked(options, _OPTIONS), DEVICES["cpu"])
+    def names(self) -> tuple[str, ...]:
+        return _OPTIONS
 
     def script_runner(self, options: Options) -> ScriptRunner | None:
         return runner_on_cpu("run_traced", options)
-
-    def stage_at_fault(self, runs: VariantRuns) -> Stage:
-        return jit_stage(runs)
 
     def open(self, options: Options) -> Platform:
         """Opens the platform. Raises `Fallback` if an option has no effect."""
@@ -77,30 +62,18 @@ class JitBackend:
         optimise_torchscript(options.get("opt") != "off")
         description = settings.establish(options, DEVICES["cpu"])
         description["fuses_on_cpu"] = torchscript_fuses_on_cpu()
-        return _Jit(dict(options), description)
+        return _Jit(self.device, dict(options), description)
 
 
-@dataclass(frozen=True, slots=True)
-class _Jit:
-    options: Options
-    description: Mapping[str, Any]
-
+class _Jit(TorchPlatform):
     def describe(self) -> Mapping[str, Any]:
         return {**self.description, WEIGHT_COPIES: 0, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        from mindgap.platforms.pytorch.compilation import compiled
-
-        freezing = self.options.get("freezing") == "1"
-        if freezing and graph.grad:
-            raise Unsupported("backward", "a frozen program has no gradients")
-
-        def trace(
-            module: torch.fx.GraphModule, sample: Sequence[torch.Tensor], run: Callable[[Program], Any]
-        ) -> Program:
-            return _trace(module, sample, run, freezing, optimised=self.options.get("opt") != "off")
-
-        return compiled.load(graph, DEVICES["cpu"], self.options, inputs, trace, freezing)
+        optimised = self.options.get("opt") != "off"
+        return self.compiled(
+            graph, inputs, lambda module, sample, run: _trace(module, sample, run, self.freezing, optimised)
+        )
 
 
 def _trace(
@@ -131,4 +104,4 @@ def _trace(
     raise Fallback("TorchScript still ran its profiling plan after its warm-up")
 
 
-CPU: Final = JitBackend()
+CPU: Final = JitBackend(DEVICES["cpu"], jit_stage)
