@@ -37,7 +37,7 @@ _SHAPES: Final = {
     "reduced_precision": "triangle-down",
     "discrepant": "triangle-up",
     "exceptional": "cross",
-    "export": "stroke",
+    "export": "M-1,-0.35H1V0.35H-1Z",  # a bar: a filled "stroke" has no area, and is not seen
     "reference_failed": "triangle-left",
 }
 _DRAW: Final = 'window.draw = (place, spec) => vegaEmbed(place, spec, {actions: false, renderer: "svg"});'

@@ -10,11 +10,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import vl_convert
 from selenium.webdriver.support.wait import WebDriverWait
 
 from mindgap.graph.compare.culprit import Example, culprit_of
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.report import html_page
+from mindgap.report.chart import COLOURS, difference_chart
 from mindgap.report.finding_blocks import reduce_command
 from mindgap.report.page import heading, letter_name, lettered, roots, sort_value
 from mindgap.report.words import TERMS
@@ -40,6 +42,16 @@ def test_every_row_is_in_the_matrix_and_every_finding_has_its_place() -> None:
     assert len(re.findall(r'<td class="w-', matrix)) == 12
     links = re.findall(r'href="#(r-\d+)"', matrix)
     assert len(set(links)) == 12 and all(f' id="{link}"' in page for link in links)
+
+
+def test_the_mark_of_each_verdict_in_the_chart_has_an_area() -> None:
+    """Marks are filled: of a shape without an area nothing is seen."""
+    row = next(row for row in sample().rows if row.verdict == "rounding")
+    for verdict in COLOURS:
+        rows = (dataclasses.replace(row, verdict=verdict, faults=()),)
+        svg = vl_convert.vegalite_to_svg(difference_chart(dataclasses.replace(sample(), rows=rows)))
+        marks = re.findall(r'aria-label="[^"]*verdict: [^"]*"[^>]* d="([^"]*)"', svg)
+        assert len(marks) == 1 and len(re.findall("[A-Za-z]", marks[0])) > 2, f"{verdict}: no more than a line"
 
 
 def test_causes_count_every_finding_once() -> None:

@@ -50,6 +50,8 @@ def test_autocast_around_the_comparison_is_named() -> None:
     with torch.autocast("cpu", torch.bfloat16), pytest.warns(UserWarning, match="enter it in the program"):
         (row,) = diff(torch.nn.Linear(4, 4), (torch.ones(2, 4),), platforms="cpu/jit", own_path=False).rows
     assert (row.platform, row.verdict) == ("cpu/jit", "identical"), "one platform by its name alone"
+    with pytest.raises(MindgapError, match="no platform to compare on"):
+        diff(torch.sin, (torch.ones(2),), platforms=[])
 
 
 @pytest.mark.nightly

@@ -139,6 +139,8 @@ class Session:
             raise MindgapError("ignore_output and output_mask take a model: a captured graph has its outputs")
         if importlib.import_module("torch").is_autocast_enabled("cpu"):
             warnings.warn("torch.autocast around mindgap.diff does not count: enter it in the program", stacklevel=3)
+        if not platforms:
+            raise MindgapError("no platform to compare on: platforms=['onnxruntime/cpu'] names one")
         captured: list[Graph] = []
 
         def graph(given: Sequence[Any], of: Graph | Callable[..., Any]) -> Graph:
