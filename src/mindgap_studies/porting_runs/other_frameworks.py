@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import MindgapError
@@ -25,12 +24,6 @@ _START_S: Final = 300.0
 _PROCESSES: Final = 12
 
 
-@dataclass(frozen=True, slots=True)
-class _FoundCall:
-    number: int
-    label: str
-
-
 class OtherFramework:
     """One framework with its worker, in the environment of that name. Use as a context manager: leaving it ends the
     worker."""
@@ -42,7 +35,8 @@ class OtherFramework:
         self.name, self._settings = name, settings
         limits = RequestLimits(_START_S)
         self._client = WorkerClient(WorkerStart(_SERVICE, where=where), {"framework": name}, limits, name=name)
-        self._calls: dict[str, tuple[_FoundCall, ...]] = {}
+        #: Of each function the numbers of its calls, by label.
+        self._calls: dict[str, dict[str, int]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -74,16 +68,16 @@ class OtherFramework:
             # It had calls when it was drawn.
             return [FunctionCell(self.name, function, t, (SampleResult("", "not compared", why),)) for t in targets]
         calls = self._calls[function]
-        pairs = [(target, call.number) for target in targets for call in calls]
+        pairs = [(target, number) for target in targets for number in calls.values()]
         results = self._ask({"kind": "compare", "function": function, "pairs": pairs})["results"]
         by_pair: dict[tuple[str, int], dict[str, Any]] = {(each["on"], each["call"]): each for each in results}
         none = {"reason": "not compared", "message": "the process gave no answer"}
 
-        def sample(target: str, call: _FoundCall) -> SampleResult:
-            row = by_pair.get((target, call.number), none)
-            return SampleResult(call.label, row["reason"], row["message"])
+        def sample(target: str, label: str) -> SampleResult:
+            row = by_pair.get((target, calls[label]), none)
+            return SampleResult(label, row["reason"], row["message"])
 
-        return [FunctionCell(self.name, function, t, tuple(sample(t, call) for call in calls)) for t in targets]
+        return [FunctionCell(self.name, function, t, tuple(sample(t, label) for label in calls)) for t in targets]
 
     def measured_pass(
         self, cells: Sequence[FunctionCell], tick: Callable[[int, int, str], None]
@@ -100,7 +94,7 @@ class OtherFramework:
             if function not in self._calls and (why := self.untestable(function)):
                 yield from ((cell, why) for cell in group)
                 continue
-            numbers = {call.label: call.number for call in self._calls[function]}
+            numbers = self._calls[function]
             wanted = {cell.target: (cell, str(measured_sample(cell))) for cell in group}
             pairs = [(target, numbers[label]) for target, (_, label) in wanted.items() if label in numbers]
             processes = max(len(cell.latency.source) if cell.latency else 0 for cell in group)
@@ -124,7 +118,7 @@ class OtherFramework:
             return str(error)
         if not answer["calls"]:
             return answer["why"]
-        self._calls[function] = tuple(_FoundCall(each["call"], each["label"]) for each in answer["calls"])
+        self._calls[function] = {each["label"]: each["call"] for each in answer["calls"]}
         return ""
 
     def _ask(self, header: Mapping[str, Any]) -> Mapping[str, Any]:
