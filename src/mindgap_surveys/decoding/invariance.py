@@ -56,11 +56,6 @@ class Invariance:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
-    @property
-    def questions(self) -> list[Question]:
-        questions_asked: list[Question] = [answer.condition.question for answer in self.answers]
-        return list(dict.fromkeys(questions_asked))
-
     def of(self, question: Question) -> list[Answer]:
         return [each for each in self.answers if each.condition.question == question]
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from mindgap.platforms.name import PlatformName
 from mindgap.results.support_key import packet_of
-from mindgap_surveys.support.matrix import RUNS, USABLE, CellWord, Matrix
+from mindgap_surveys.support.matrix import RUNS, Matrix
 from mindgap_surveys.support.static_support import StaticList
 
 OTHER: Final = "other"
@@ -47,20 +47,11 @@ class GroupShare:
     total: int
     lacks: tuple[str, ...]
 
-    @property
-    def lost(self) -> float:
-        """The share that is lacking, 0 to 1; 0 of an empty group."""
-        return 1 - self.has / self.total if self.total else 0.0
 
-
-def measured_shares(matrix: Matrix, platform: PlatformName, usable: bool = False) -> list[GroupShare]:
-    """Counts packets that run on a platform, all of them first and then by group.
-
-    A packet counts where one of its keys runs; `usable`: where one runs and is not known to be wrong.
-    """
-    wanted: frozenset[CellWord] = USABLE if usable else RUNS
+def measured_shares(matrix: Matrix, platform: PlatformName) -> list[GroupShare]:
+    """Counts packets of which a key runs on a platform, all of them first and then by group."""
     cells = matrix.cells[platform]
-    return _shares(matrix.operators, lambda op: any(cells[key].word in wanted for key in matrix.operators[op]))
+    return _shares(matrix.operators, lambda op: any(cells[key].word in RUNS for key in matrix.operators[op]))
 
 
 def untried_packets(matrix: Matrix, platform: PlatformName) -> int:
