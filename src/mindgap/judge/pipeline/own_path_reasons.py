@@ -76,11 +76,9 @@ def draws(graph: Graph) -> tuple[str, ...]:
     random = {number for number, given in enumerate(graph.inputs) if given.role == "random"}
     users = (place for place, node in enumerate(graph.nodes) if random.intersection(operands(node)))
     labels = (graph.labels.nodes[place] for place in users) if graph.labels.nodes else ()
-    return tuple(dict.fromkeys(_drawn_at(match) for label in labels if (match := _PLACE.search(label))))
-
-
-def _drawn_at(match: re.Match[str]) -> str:
-    return f"{match['line']} ({match['operator']})" if match["operator"] else match["line"]
+    places = (match for label in labels if (match := _PLACE.search(label)))
+    drawn = (f"{each['line']} ({each['operator']})" if each["operator"] else each["line"] for each in places)
+    return tuple(dict.fromkeys(drawn))
 
 
 def _is_inside(path: str, module: str) -> bool:
