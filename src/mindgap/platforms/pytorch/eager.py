@@ -11,7 +11,7 @@ from mindgap.platforms import dtype_policy
 from mindgap.platforms.protocol import WEIGHT_COPIES, Array, Options, Platform
 from mindgap.platforms.pytorch.backend import TorchBackend, TorchPlatform
 from mindgap.platforms.pytorch.device import options as known
-from mindgap.platforms.pytorch.device.devices import DEVICES
+from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice as TorchDevice  # for makers
 from mindgap.platforms.pytorch.script import eager_runner
 from mindgap.platforms.pytorch.stages import eager_stage
 from mindgap.platforms.script_runner import ScriptRunner
