@@ -1,9 +1,9 @@
 """Calls of the operators that PyTorch lists as non-deterministic, and of those that accumulate.
 
 The list is that of `torch.use_deterministic_algorithms` in PyTorch 2.13: operators that act deterministically with that
-switch, and those that are refused. Most of the list is about CUDA. Operators that a gradient consists of are called
-themselves. Left out, because a graph has no such tensors: products with sparse matrices (`bmm`), `resize_` of quantised
-tensors.
+switch, and those that are refused. Most of the list is about CUDA. Gradients are captured with a backward pass, or
+their operators are called themselves. Left out, because a graph has no such tensors: products with sparse matrices
+(`bmm`), `resize_` of quantised tensors.
 """
 
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
