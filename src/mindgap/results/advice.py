@@ -76,13 +76,13 @@ def _culprit_advice(platform: PlatformName, culprit: Culprit | None) -> str:
 
 
 def _export_advice(fault: Fault) -> str:
-    """What to do about a program whose own export is wrong or fails, by its reason. A decision by data
-    that no line of the program makes is the compiler's own, as in Inductor's `scan`."""
+    """What to do about a program whose own export is wrong or fails, by its reason, of a failure by the message's. A
+    decision by data that no line of the program makes is the compiler's own, as in Inductor's `scan`."""
     if not isinstance(fault.culprit, SubmoduleCulprit):
         return ""
-    advice = next((advice for kind, advice in _OF_EXPORT.items() if has(fault.reasons, kind)), "")
-    own = advice == _AS_TENSORS and fault.verdict == "failed" and fault.culprit.label == fault.culprit.path
-    return "" if own else advice
+    failed, given = fault.verdict == "failed", {each.kind: _OF_EXPORT.get(each.kind) for each in fault.reasons}
+    advice = next(filter(None, given.values() if failed else map(given.get, _OF_EXPORT)), "")
+    return "" if failed and advice == _AS_TENSORS and fault.culprit.label == fault.culprit.path else advice
 
 
 def _remedy(platform: PlatformName, policy: DtypePolicy) -> str:

@@ -11,7 +11,8 @@ import torch
 
 from mindgap.findings.allowed import mark_allowed
 from mindgap.graph import MindgapError
-from mindgap.graph.compare.culprit import DtypePolicy, culprit_of
+from mindgap.graph.compare.culprit import DtypePolicy, SubmoduleCulprit, culprit_of
+from mindgap.graph.compare.reason import Reason
 from mindgap.graph.compare.verdict import Fault
 from mindgap.graph_capture import capture
 from mindgap.platforms.name import parse
@@ -158,3 +159,19 @@ def test_non_finite_outputs_are_counted(session: Session) -> None:
     assert row.verdict == "identical" and not report.finite
     counts = [(each.output, each.count, each.elements) for each in row.non_finite]
     assert counts == [(0, 3, 3), (1, 1, 3)] and report.models[0].non_finite == row.non_finite
+
+
+def test_the_message_of_a_failed_export_comes_before_what_the_program_asks() -> None:
+    """Libraries ask how they are run in every model: that is no cause of a size that data decides."""
+    reasons = (
+        Reason("tensor_value"),
+        Reason("environment_question", names=("torch.jit.is_tracing() at a (net.py:3)",)),
+    )
+    culprit = SubmoduleCulprit("a", "a (net.py:5)")
+    advice = {
+        verdict: advised(Row("m", "onnxruntime/cpu", "ok", verdict, faults=(Fault(culprit, verdict, reasons=reasons),)))
+        .faults[0]
+        .advice
+        for verdict in ("failed", "export")
+    }
+    assert advice["failed"].startswith("compute with tensors") and advice["export"].startswith("leave the branch out")
