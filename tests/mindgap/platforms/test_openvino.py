@@ -14,6 +14,7 @@ import torch
 from mindgap.platforms.openvino.backend import BACKEND, OpenVinoDevice, OpenVinoPlatform
 from mindgap.platforms.openvino.pytorch_frontend import convert, import_openvino
 from mindgap.platforms.protocol import CompileFailure, Executable, Fallback, Unsupported
+from mindgap.platforms.pytorch.compilation.exported_program import export_program
 from mindgap.platforms.pytorch.device.availability import processor
 from platforms.onnx_graphs import MODELS, captured, eager, normal
 
@@ -190,8 +191,8 @@ def test_the_model_is_the_one_that_a_user_converts():
 
 def test_composite_calls_reach_the_front_end_whole(exact):
     graph, inputs = captured(lambda x: torch.nn.functional.gelu(x @ x.T).relu_(), normal(4, 4))
-    converted = convert(graph, inputs)
-    called = [str(node.target) for node in converted.program.exported.graph.nodes if node.op == "call_function"]
+    program = export_program(graph, inputs)
+    called = [str(node.target) for node in program.exported.graph.nodes if node.op == "call_function"]
     assert called == [node.op for node in graph.nodes]
     np.testing.assert_allclose(exact.load(graph, inputs)(inputs)[0], eager(graph, inputs)[0], atol=1e-5)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +35,7 @@ from mindgap.platforms.protocol import (
 from mindgap.platforms.script_runner import ScriptRunner, read_runner
 
 if TYPE_CHECKING:
-    from mindgap.platforms.onnx.export import Exported
+    from mindgap.platforms.openvino.pytorch_frontend import OpenVinoModel
 
 #: Import name of what the platform needs -> distribution.
 MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript", "openvino": "openvino"}
@@ -156,37 +157,13 @@ class OpenVinoPlatform:
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         if graph.grad:
             raise Unsupported("backward", "OpenVINO runs no backward pass")
-        return self._load_pytorch(graph, inputs) if self._frontend == "pytorch" else self._load_onnx(graph, inputs)
-
-    def _load_pytorch(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        from mindgap.platforms.openvino.pytorch_frontend import convert, typed
-
-        converted = convert(graph, inputs)
+        made = converted_model(graph, inputs, self._frontend)
         try:
-            compiled = self._core.compile_model(converted.model, self._device.name, self._settings)
+            compiled = self._core.compile_model(made.model, self._device.name, self._settings)
         except Exception as error:
-            raise typed(error, converted.program) from error
-        facts = {**converted.facts, **self._require_precision(compiled, graph)}
-        feeds = list(zip(converted.inputs, converted.fed, strict=True))
-
-        def stopped(error: Exception) -> Exception:
-            return typed(error, converted.program, running=True)
-
-        return OpenVinoExecutable(compiled, feeds, _specs(graph), facts, converted.outputs, stopped)
-
-    def _load_onnx(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        model, exported = read_onnx(graph, inputs)
-        try:
-            compiled = self._core.compile_model(model, self._device.name, self._settings)
-        except Exception as error:
-            raise _typed(error, exported.origin) from error
-        facts = {"frontend": "onnx", **exported.facts, **self._require_precision(compiled, graph)}
-        feeds = list(zip(exported.inputs, exported.fed, strict=True))
-
-        def stopped(error: Exception) -> Exception:
-            return _typed(error, exported.origin, running=True)
-
-        return OpenVinoExecutable(compiled, feeds, _specs(graph), facts, range(len(graph.outputs)), stopped)
+            raise made.typed(error) from error
+        facts = {**made.facts, **self._require_precision(compiled, graph)}
+        return OpenVinoExecutable(compiled, made, [graph.values[number] for number in graph.outputs], facts)
 
     def _require_precision(self, compiled: Any, graph: Graph) -> dict[str, Any]:
         """Returns the precision of each type of node. Raises `Fallback` for a reduced one that f32 forbids, and for a
@@ -206,20 +183,25 @@ class OpenVinoPlatform:
         return {"precision_in_force": hint, "node_precisions": nodes}
 
 
-def read_onnx(graph: Graph, inputs: Sequence[Array]) -> tuple[Any, Exported]:
-    """Reads the graph's ONNX model with OpenVINO's front end. Raises `Unsupported` or `CompileFailure`."""
+def converted_model(graph: Graph, inputs: Sequence[Array], frontend: str) -> OpenVinoModel:
+    """Makes OpenVINO's model of a graph with a front end. Raises `Unsupported` or `CompileFailure`."""
+    from mindgap.platforms.openvino.pytorch_frontend import convert
+
+    return convert(graph, inputs) if frontend == "pytorch" else _read_onnx(graph, inputs)
+
+
+def _read_onnx(graph: Graph, inputs: Sequence[Array]) -> OpenVinoModel:
     from mindgap.platforms.onnx.export_cache import shared_export
-    from mindgap.platforms.openvino.pytorch_frontend import import_openvino
+    from mindgap.platforms.openvino.pytorch_frontend import OpenVinoModel
 
     exported = shared_export(graph, inputs)
+    typed = partial(_typed, exported.origin)
     try:
-        return import_openvino().Core().read_model(exported.model), exported
+        model = _core().read_model(exported.model)
     except Exception as error:
-        raise _typed(error, exported.origin) from error
-
-
-def _specs(graph: Graph) -> list[TensorSpec | None]:
-    return [graph.values[number] for number in graph.outputs]
+        raise typed(error) from error
+    facts = {"frontend": "onnx", **exported.facts}
+    return OpenVinoModel(model, exported.inputs, exported.fed, tuple(range(len(graph.outputs))), facts, typed)
 
 
 def _type_name(kind: Any) -> str:
@@ -235,7 +217,7 @@ def _node_precisions(compiled: Any) -> dict[str, int]:
     return dict(sorted(precisions.items()))
 
 
-def _typed(error: Exception, origin: Mapping[str, str], *, running: bool = False) -> Exception:
+def _typed(origin: Mapping[str, str], error: Exception, *, running: bool = False) -> Exception:
     """Converts an error of the ONNX front end, the plugin, or a run to a refusal or failure."""
     reading = openvino_messages.read(str(error))
     return openvino_messages.stopped(error, reading, aten_operator(reading, origin), running=running)
@@ -245,28 +227,17 @@ class OpenVinoExecutable:
     """Runs one compiled model. `facts`: changes that the translation and the plugin made."""
 
     def __init__(
-        self,
-        compiled: Any,
-        feeds: Sequence[tuple[str, int]],
-        specs: Sequence[TensorSpec | None],
-        facts: Mapping[str, Any],
-        places: Sequence[int],
-        stopped: Callable[[Exception], Exception],
+        self, compiled: Any, model: OpenVinoModel, specs: Sequence[TensorSpec | None], facts: Mapping[str, Any]
     ) -> None:
-        """`feeds`: the name of an input of the model and the graph input that it gets; one that OpenVINO removed
-        as unused is left out. `places`: the model's output number for each output of the graph.
-        `stopped`: converts an error of a run.
-
-        Raises `CompileFailure` for a model with other inputs or outputs.
-        """
+        """An input that OpenVINO removed as unused is left out. Raises `CompileFailure` for a compiled model with other
+        inputs or outputs than `model`."""
         self.facts = facts
-        self._stopped = stopped
-        self._compiled = compiled
+        self._typed = model.typed
         self._request: Any = compiled.create_infer_request()
-        numbers = dict(feeds)
-        self._feeds = [(port, number) for port in compiled.inputs if (number := _fed(port, numbers)) is not None]
-        self._outputs = list(zip(places, specs, strict=True))
-        wanted = max(places, default=-1) + 1
+        numbers = dict(zip(model.inputs, model.fed, strict=True))
+        self._feeds = [(port, number) for port in compiled.inputs if (number := fed(port, numbers)) is not None]
+        self._outputs = list(zip(model.outputs, specs, strict=True))
+        wanted = max(model.outputs, default=-1) + 1
         if len(self._feeds) != len(compiled.inputs) or len(compiled.outputs) != wanted:
             raise CompileFailure(
                 f"the converted model has inputs {[sorted(port.get_names()) for port in compiled.inputs]} and "
@@ -280,7 +251,7 @@ class OpenVinoExecutable:
         try:
             self._request.infer()
         except Exception as error:
-            raise self._stopped(error) from error
+            raise self._typed(error, running=True) from error
         arrays: list[Array] = []
         for place, spec in self._outputs:
             array = to_array(self._request.get_output_tensor(place))
@@ -288,7 +259,8 @@ class OpenVinoExecutable:
         return arrays
 
 
-def _fed(port: Any, numbers: Mapping[str, int]) -> int | None:
+def fed(port: Any, numbers: Mapping[str, int]) -> int | None:
+    """Returns the number of the graph's input behind an input of a model, whose names are these."""
     return next((numbers[name] for name in port.get_names() if name in numbers), None)
 
 

@@ -8,14 +8,14 @@ implementations in OpenVINO's core, which exist for some operators only, and may
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from mindgap.graph import Graph
 from mindgap.platforms.onnx.arrays import as_declared, as_real
 from mindgap.platforms.onnx.step_backend import step_backend
-from mindgap.platforms.openvino.backend import MODULES, read_onnx, to_array, to_tensor
+from mindgap.platforms.openvino.backend import MODULES, converted_model, fed, to_array, to_tensor
 from mindgap.platforms.protocol import (
     Array,
     CompileFailure,
@@ -24,23 +24,22 @@ from mindgap.platforms.protocol import (
     Unsupported,
 )
 
+if TYPE_CHECKING:
+    from mindgap.platforms.openvino.pytorch_frontend import OpenVinoModel
+
 
 class _Evaluated:
     """Runs one model in OpenVINO's core."""
 
-    def __init__(
-        self, graph: Graph, model: Any, names: Sequence[str], fed: Sequence[int], places: Sequence[int]
-    ) -> None:
+    def __init__(self, graph: Graph, made: OpenVinoModel) -> None:
         """Raises `CompileFailure` where the model has other inputs than the graph."""
-        self._model = model
-        numbers = dict(zip(names, fed, strict=True))
-        numbers_fed = [
-            next((numbers[name] for name in port.get_names() if name in numbers), None) for port in model.inputs
-        ]
-        self._fed = [number for number in numbers_fed if number is not None]
-        if len(self._fed) != len(numbers_fed):
-            raise CompileFailure(f"the converted model has inputs {[sorted(p.get_names()) for p in model.inputs]}")
-        self._outputs = [(place, graph.values[number]) for place, number in zip(places, graph.outputs, strict=True)]
+        self._model = made.model
+        numbers, ports = dict(zip(made.inputs, made.fed, strict=True)), made.model.inputs
+        self._fed = [number for port in ports if (number := fed(port, numbers)) is not None]
+        if len(self._fed) != len(ports):
+            raise CompileFailure(f"the converted model has inputs {[sorted(port.get_names()) for port in ports]}")
+        specs = [graph.values[number] for number in graph.outputs]
+        self._outputs = list(zip(made.outputs, specs, strict=True))
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Runs the model. Raises `Unsupported` for an operator that is not implemented."""
@@ -75,13 +74,7 @@ def _decomposed(graph: Graph, inputs: Sequence[Array], options: Options) -> Exec
 
 def _converted(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
     """Converts the graph. Raises what the front end's conversion raises."""
-    from mindgap.platforms.openvino.pytorch_frontend import convert
-
-    if options["frontend"] == "onnx":
-        model, exported = read_onnx(graph, inputs)
-        return _Evaluated(graph, model, exported.inputs, exported.fed, range(len(graph.outputs)))
-    converted = convert(graph, inputs)
-    return _Evaluated(graph, converted.model, converted.inputs, converted.fed, converted.outputs)
+    return _Evaluated(graph, converted_model(graph, inputs, options["frontend"]))
 
 
 DECOMPOSED: Final = step_backend(MODULES, _decomposed)

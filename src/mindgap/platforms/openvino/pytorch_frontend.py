@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from mindgap.aten.functional import functionalize
@@ -27,14 +28,15 @@ class OpenVinoModel:
 
     `outputs`: for each output of the graph, the number of the model's output that holds it.
     `facts`: what the conversion did that can change the graph's meaning. JSON only.
+    `typed`: converts an error of the plugin, or of a run (`running`), to a refusal or failure.
     """
 
     model: Any
-    program: ExportedGraph
     inputs: tuple[str, ...]
     fed: tuple[int, ...]
     outputs: tuple[int, ...]
     facts: Mapping[str, Any]
+    typed: Callable[..., Exception]
 
 
 def import_openvino(_: Options | None = None) -> Any:
@@ -60,7 +62,7 @@ def convert(graph: Graph, inputs: Sequence[Array]) -> OpenVinoModel:
         raise
     names = tuple(f"input_{number}" for number in program.fed)
     facts = {"frontend": "pytorch", "shapes": "dynamic"}
-    return OpenVinoModel(model, program, names, program.fed, outputs, facts)
+    return OpenVinoModel(model, names, program.fed, outputs, facts, partial(_typed, program))
 
 
 def _converted(graph: Graph, inputs: Sequence[Array]) -> tuple[Any, ExportedGraph]:
@@ -71,7 +73,7 @@ def _converted(graph: Graph, inputs: Sequence[Array]) -> tuple[Any, ExportedGrap
         with torch.no_grad(), quiet():
             return import_openvino().convert_model(program.exported), program
     except Exception as error:
-        raise typed(error, program) from error
+        raise _typed(program, error) from error
 
 
 def _require_users_program(graph: Graph, inputs: Sequence[Array]) -> None:
@@ -136,7 +138,7 @@ def decomposed(graph: Graph, inputs: Sequence[Array]) -> FrontEndProgram:
     return FrontEndProgram(_decompose(program).module(), kept, program.fed, outputs)
 
 
-def typed(error: Exception, program: ExportedGraph, *, running: bool = False) -> Exception:
+def _typed(program: ExportedGraph, error: Exception, *, running: bool = False) -> Exception:
     """Converts an error of the front end, the plugin, or a run to a refusal or failure."""
     reading = openvino_messages.read(str(error), type(error).__name__)
     return openvino_messages.stopped(error, reading, _operator(reading, program), running=running)
