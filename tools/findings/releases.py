@@ -10,11 +10,14 @@ checked, counts for nothing. The answers go into `runs.json`; `publish.py` write
 `--with iree-base-runtime=={}` installs another package too, `{}` being the version, and
 `--with 1.0.20260526:pnnx==20260526` with that version only. `--every N` looks at each Nth release only: the first one
 is then known to N releases.
+`--recipe RECIPE.toml` makes each environment by that recipe (`src/mindgap_runtimes/rknn/rknn.toml`), with the release
+in place of the recipe's: for packages that pin others, or come from npm.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Mapping
@@ -26,16 +29,24 @@ from established import package_of_code, read_established
 from facts import read_facts
 from run_scripts import Runs, run
 
-from mindgap.platforms.environments import EnvironmentProblem
+from mindgap.platforms.environments import EnvironmentProblem, read_recipe
+from mindgap.platforms.environments.environment import Environment
+from mindgap.platforms.environments.installation import create_from_recipe, run as run_command
+from mindgap.platforms.environments.recipe import EnvironmentRecipe, made_environment
 from mindgap_diagnosis.versions.bisection import State, bisected
 from mindgap_diagnosis.versions.releases import VersionedPackage, between, plain_version, releases
 
+say = partial(print, flush=True)
+
 
 class Releases:
-    """The answers of scripts on releases. `others`: further requirements, `{}` for the version."""
+    """The answers of scripts on releases. `others`: further requirements, `{}` for the version. `recipe`: how an
+    environment is made, where not by those."""
 
-    def __init__(self, directory: Path, package: str, others: tuple[str, ...]) -> None:
-        self._directory, self._package, self._others = directory, package, others
+    def __init__(
+        self, directory: Path, package: str, others: tuple[str, ...], recipe: EnvironmentRecipe | None
+    ) -> None:
+        self._directory, self._package, self._others, self._recipe = directory, package, others, recipe
         self._runs = Runs(directory)
         self._python: dict[str, str] = {}
 
@@ -54,14 +65,44 @@ class Releases:
     def _installed(self, version: str) -> str:
         """The Python of a release's environment; empty where it cannot be installed."""
         if version not in self._python:
-            others = [each.removeprefix(f"{version}:") for each in self._others]
-            package = VersionedPackage(self._package, tuple(each for each in others if ":" not in each))
             try:
-                self._python[version] = package.made(version, partial(print, flush=True)).python
+                self._python[version] = self._made(version).python
             except EnvironmentProblem as problem:
                 print(f"{self._package} {version}: {' '.join(str(problem).split())[:300]}", flush=True)
                 self._python[version] = ""
         return self._python[version]
+
+    def _made(self, version: str) -> Environment:
+        """The environment of a release, made where there is none. Raises `EnvironmentProblem`."""
+        if self._recipe is not None:
+            recipe = of_release(self._recipe, self._package, version)
+            return made_environment(recipe.name) or create_from_recipe(recipe, say)
+        others = [each.removeprefix(f"{version}:") for each in self._others]
+        return VersionedPackage(self._package, tuple(each for each in others if ":" not in each)).made(version, say)
+
+
+def of_release(recipe: EnvironmentRecipe, package: str, version: str) -> EnvironmentRecipe:
+    """A recipe with another release of one of its packages, and of what has the same version: IREE's runtime."""
+    pins = (*recipe.requirements, *recipe.no_deps, *recipe.npm)
+    own = next(each.removeprefix(package) for each in pins if each.startswith((f"{package}==", f"{package}@")))
+    other = own.replace(own.lstrip("=@"), version)
+
+    def replaced(pins: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(each.removesuffix(own) + other if each.endswith(own) else each for each in pins)
+
+    return dataclasses.replace(
+        recipe,
+        name=f"{package}-{version}",
+        requirements=replaced(recipe.requirements),
+        no_deps=replaced(recipe.no_deps),
+        npm=replaced(recipe.npm),
+    )
+
+
+def releases_of_npm(package: str) -> list[str]:
+    """The releases of a package of npm, oldest first, without previews."""
+    listed: list[str] = json.loads(run_command(["npm", "view", package, "versions", "--json"], f"npm has no {package}"))
+    return [version for version in listed if "-" not in version]
 
 
 def first_bad(versions: list[str], at: Releases, script: str) -> str:
@@ -102,17 +143,19 @@ def main() -> int:
     parser.add_argument("--package", required=True)
     parser.add_argument("--oldest", required=True, metavar="VERSION")
     parser.add_argument("--with", dest="others", action="append", default=[], metavar="REQUIREMENT")
+    parser.add_argument("--recipe", type=Path)
     parser.add_argument("--every", type=int, default=1, metavar="N")
     parser.add_argument("--all", action="store_true", help="also causes with several versions")
     arguments = parser.parse_args()
     directory = arguments.directory.resolve()
     causes = chosen_causes(directory, arguments.folder, arguments.package, arguments.scripts, arguments.all)
-    listed = releases(arguments.package)
+    recipe = read_recipe(arguments.recipe.resolve()) if arguments.recipe else None
+    listed = releases_of_npm(arguments.package) if recipe is not None and recipe.npm else releases(arguments.package)
     own = _own(directory, arguments.package, [*causes]) or listed[-1]
     versions = [*between(arguments.package, listed, arguments.oldest, own)]
     versions = [*versions[: -1 : arguments.every], versions[-1]]
     print(f"{len(causes)} causes, {arguments.package} {' '.join(versions)}", flush=True)
-    at = Releases(directory, arguments.package, tuple(arguments.others))
+    at = Releases(directory, arguments.package, tuple(arguments.others), recipe)
     for name in causes:
         print(f"{name}: first {first_bad(versions, at, name) or 'not known'}", flush=True)
     return 0

@@ -26,7 +26,7 @@ CASES = {
     "first dimension": (median, lambda: (column(64, 50).T, 0)),
 }
 
-print("torch", version("torch"), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+print(f"torch {version('torch')}", *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
 for name, (function, fresh) in CASES.items():
     x, dim = fresh()

@@ -32,7 +32,7 @@ CASES = {
     "multilabel, mean": (MultilabelMarginMean, lambda: (torch.empty(0, 10), torch.empty(0, 10, dtype=torch.long))),
 }
 
-print("torch", version("torch"), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+print(f"torch {version('torch')}", *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
 for name, (Model, fresh) in CASES.items():
     mean = "Mean" in Model.__name__

@@ -28,7 +28,7 @@ CASES = {
     "diagonal_scatter": (Diagonal, lambda: (torch.arange(64.0).unfold(0, 16, 8),)),
 }
 
-print("torch", version("torch"), *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
+print(f"torch {version('torch')}", *platform.uname()[::4], torch.backends.cpu.get_cpu_capability(), sep=", ")
 fault = False
 for name, (Model, fresh) in CASES.items():
     (x,) = fresh()
