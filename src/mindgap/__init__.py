@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mindgap.findings.known import Baseline
     from mindgap.graph import Graph, MindgapError
     from mindgap.graph_capture import capture
-    from mindgap.workflows.diff import Report, Row, Session, diff, diff_many
+    from mindgap.workflows.diff import Report, Row, Session, Subject, diff, diff_many
 
 __version__ = "0.2.0"
 
@@ -25,6 +25,7 @@ _HOMES: Final = {
     "Report": "mindgap.workflows.diff",
     "Row": "mindgap.workflows.diff",
     "Session": "mindgap.workflows.diff",
+    "Subject": "mindgap.workflows.diff",
     "capture": "mindgap.graph_capture",
     "diff": "mindgap.workflows.diff",
     "diff_many": "mindgap.workflows.diff",
@@ -38,6 +39,7 @@ __all__ = [
     "Report",
     "Row",
     "Session",
+    "Subject",
     "__version__",
     "capture",
     "diff",

@@ -23,7 +23,7 @@ from mindgap.results.settings import RunSettings
 from mindgap.results.store import Store
 from mindgap.run.outcome import Job, Outcome
 from mindgap.source_worker.client import FileUntranslated, ProgramRefused
-from mindgap.workflows.diff import Session, StoreNotWritten, Subject, diff
+from mindgap.workflows.diff import Session, StoreNotWritten, Subject, diff, diff_many
 from mindgap.workflows.diff.collected import Collected
 from mindgap.workflows.diff.session import DiffInterrupted
 
@@ -52,6 +52,10 @@ def test_autocast_around_the_comparison_is_named() -> None:
     assert (row.platform, row.verdict) == ("cpu/jit", "identical"), "one platform by its name alone"
     with pytest.raises(MindgapError, match="no platform to compare on"):
         diff(torch.sin, (torch.ones(2),), platforms=[])
+    with pytest.raises(MindgapError, match=r"takes a list of mindgap\.Subject"):
+        diff_many({"a": torch.sin}, ["cpu/jit"])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(MindgapError, match="path_taken: not for a graph"):
+        diff(capture(torch.sin, (torch.ones(2),)), platforms=["cpu/jit"], path_taken=True)
 
 
 @pytest.mark.nightly

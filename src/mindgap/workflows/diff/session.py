@@ -129,14 +129,9 @@ class Session:
                 f"mindgap.diff takes a model, and {str(model)!r} is a name: `mindgap diff {model} -p PLATFORM --json` "
                 "runs files and other sources"
             )
-        if backward and isinstance(model, Graph):
-            raise MindgapError(
-                "backward=True takes a model: a graph that was captured already has no program to go back through"
-            )
-        if path_taken and isinstance(model, Graph):
-            raise MindgapError("path_taken=True takes a model: a graph that was captured already has its path")
-        if (ignore_output or output_mask) and isinstance(model, Graph):
-            raise MindgapError("ignore_output and output_mask take a model: a captured graph has its outputs")
+        options = {"backward": backward, "path_taken": path_taken, "outputs left out": ignore_output or output_mask}
+        if isinstance(model, Graph) and (given := [name for name, value in options.items() if value]):
+            raise MindgapError(f"{given[0]}: not for a graph that was captured already: it has no program")
         if importlib.import_module("torch").is_autocast_enabled("cpu"):
             warnings.warn("torch.autocast around mindgap.diff does not count: enter it in the program", stacklevel=3)
         if not platforms:
@@ -183,6 +178,8 @@ class Session:
         settings = settings or RunSettings()
         settings = dataclasses.replace(settings, reference=canonical(settings.reference))
         budget = TimeBudget(settings.budget_s)
+        if isinstance(subjects, Mapping):
+            raise MindgapError("mindgap.diff_many takes a list of mindgap.Subject(NAME, GRAPH); mindgap.diff one model")
         names = [canonical(platform) for platform in ([platforms] if isinstance(platforms, str) else platforms)]
         facts = self._facts_of([settings.reference, *names], settings.reference, skip_unavailable)
         there = {fact.platform for fact in facts if fact.available}
