@@ -84,6 +84,7 @@ SHORT_FORMS = (
     ),
     ShortForm("fleet_simulation.py", "--cases 50000 --nodes 100", r"(?s)limit: \w.*store: \d+ GiB in 1,100 segments"),
     ShortForm("front_ends.py", "{catalogue} --every 3 --samples-only", r"[1-9]\d* samples that cpu/eager runs"),
+    ShortForm("guided_search.py", "{pool} --tries 3 --start 2", r"lines of the compiler +[1-9][\d,]+ +[1-9]"),
     ShortForm("host_cost.py", "--jobs 2", r"(?s)large +47,.*job    cpu/eager@host=measured"),
     ShortForm("inductor_sweep.py", "--decomposed --op lerp", r"1 operators, [1-9]\d* samples"),
     ShortForm("judge_memory.py", "unet_small", r"unet_small .* \| (identical|rounding|ill_conditioned)"),
