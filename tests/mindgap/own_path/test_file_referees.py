@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 
 from cli.command_line import mindgap
 from everyday.files import brain_floats
+from mindgap.platforms.pytorch.device.availability import processor
 
 Array = Any
 MS = "com.microsoft"
@@ -85,9 +86,11 @@ def test_a_dequantisation_in_another_order_is_rounding(rows: dict[tuple[str, str
 
 
 def test_a_file_that_is_computed_rightly_is_no_finding_of_its_translation(rows: dict[tuple[str, str], Any]) -> None:
-    """OpenVINO's PyTorch front end rounds to bfloat16 otherwise than its reader of ONNX files."""
+    """OpenVINO's PyTorch front end rounds to bfloat16 otherwise than its reader of ONNX files, which cuts bits off
+    where the processor lacks AVX-512."""
     row = rows["brain_floats", OPENVINO]
-    assert (row["verdict"], row["faults"], row["blame"]) == ("identical", [], None), row["detail"]
+    verdict = "identical" if "avx512f" in processor().flags else "rounding"
+    assert (row["verdict"], row["faults"], row["blame"]) == (verdict, [], None), row["detail"]
     assert "the captured graph has findings of its own here" in row["detail"]
 
 

@@ -13,9 +13,13 @@ import torch
 from mindgap.cli.sources import only_program, source_client
 from mindgap.graph import Graph, TensorStore
 from mindgap.platforms.openvino.pytorch_frontend import import_openvino
+from mindgap.platforms.pytorch.device.availability import processor
 from mindgap.platforms.registry import canonical
 from mindgap_diagnosis.precision.finding import Bound, Precision, find_precision
 from mindgap_diagnosis.precision.targets import opened_target
+
+#: Without them products of bytes are added in 16 bits, which saturate: further operators may be kept.
+_BYTES = {"avx512_vnni", "avx_vnni", "amx_int8"}
 
 Capture = Callable[[str], Graph]
 
@@ -110,9 +114,9 @@ def test_nncf_leaves_out_the_layer_that_reads_the_outlier(
     assert share(saved([x.numpy()])[0], model(x)) < 0.05
     # The printed scope names operators of OpenVINO's model: NNCF refuses others.
     scope = eval(listed.removeprefix("ignored_scope="), {"nncf": nncf})
-    (node,) = (each.name for each in found.kept)
-    assert scope.names[-1] == node
-    assert f"{node}/WithoutBiases" in scope.names
+    nodes = {each.name for each in found.kept}
+    assert len(nodes) == 1 or not _BYTES & processor().flags
+    assert [node for node in nodes if {node, f"{node}/WithoutBiases"} <= {*scope.names}]
 
 
 def test_pt2e_leaves_out_the_module_that_reads_the_outlier(capture: Capture, source: str, tensors: TensorStore) -> None:
