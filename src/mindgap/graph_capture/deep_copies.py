@@ -56,7 +56,8 @@ def deep_copy(value: Any, memo: dict[int, Any]) -> Any:
             raise
         except Exception:  # what classes of users raise
             for _, part in uncopied(value, memo) or [("", value)]:
-                memo[id(part)] = _shared(part, memo)
+                key = id(part)
+                memo[key] = _read_only_copy(part, memo) if isinstance(part, types.MappingProxyType) else part
             continue
         # By its id a memo keeps alive whose ids it has; another object may get the id of this one.
         memo.setdefault(id(memo), []).extend(attempt.pop(id(attempt), ()))
@@ -66,8 +67,8 @@ def deep_copy(value: Any, memo: dict[int, Any]) -> Any:
         return made
 
 
-def _shared(part: Any, memo: dict[int, Any]) -> Any:
-    return types.MappingProxyType(deep_copy(dict(part), memo)) if isinstance(part, types.MappingProxyType) else part
+def _read_only_copy(held: Any, memo: dict[int, Any]) -> types.MappingProxyType[Any, Any]:
+    return types.MappingProxyType(deep_copy(dict(held), memo))
 
 
 def uncopied(value: Any, memo: Mapping[int, Any] | None = None, path: str = "") -> list[tuple[str, Any]]:
