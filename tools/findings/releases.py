@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -84,11 +85,10 @@ class Releases:
 def of_release(recipe: EnvironmentRecipe, package: str, version: str) -> EnvironmentRecipe:
     """A recipe with another release of one of its packages, and of what has the same version: IREE's runtime."""
     pins = (*recipe.requirements, *recipe.no_deps, *recipe.npm)
-    own = next(each.removeprefix(package) for each in pins if each.startswith((f"{package}==", f"{package}@")))
-    other = own.replace(own.lstrip("=@"), version)
+    (own,) = (own for name, own in (re.split("==|@", pin) for pin in pins) if name == package)
 
     def replaced(pins: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(each.removesuffix(own) + other if each.endswith(own) else each for each in pins)
+        return tuple(re.sub(rf"(==|@){re.escape(own)}$", rf"\g<1>{version}", pin) for pin in pins)
 
     return dataclasses.replace(
         recipe,

@@ -36,7 +36,7 @@ _START_S: Final = 120.0
 
 
 class OwnPathClient:
-    """Asks processes about programs (`UserProgram`). Thread-safe; a context manager."""
+    """Sends requests about programs (`UserProgram`) to processes. Thread-safe; a context manager."""
 
     def __init__(
         self, deadline_s: float, files: Mapping[PlatformName, Path] | None = None, dynamic: Sequence[DynamicSize] = (),
@@ -91,8 +91,8 @@ class OwnPathClient:
         self, kind: str, source: str, platform: PlatformName, runner: ScriptRunner, arrays: Sequence[Array] = (),
         **more: object,
     ) -> Frame:  # fmt: skip
-        """Asks about the only program of a source. Raises `WorkerFailed`, and `MindgapError` for a program that cannot
-        be opened or built there."""
+        """Sends a request about the only program of a source. Raises `WorkerFailed`, and `MindgapError` for a program
+        that cannot be opened or built there."""
         backend = find(platform)[0]
 
         def started(client: WorkerClient) -> None:

@@ -12,7 +12,7 @@ from mindgap.run.channel import Array
 
 
 class OwnProgram:
-    """The program of a subject, which goes the way of each platform's users. By itself, one that gives nothing."""
+    """The program of a subject, which goes the way of each platform's users. `run` alone has no default."""
 
     def run(self, platform: PlatformName) -> OwnRun | None:
         """Runs it. None for eager mode, which exports nothing, and for a model file that the platform does not read."""

@@ -36,19 +36,19 @@ def junit_xml(report: Report, fails: Decision = no_decision) -> str:
     suites = ET.Element("testsuites", name="mindgap")
     for model in report.models:
         rows = [row for row in report.rows if row.model == model.name]
-        suite = ET.SubElement(suites, "testsuite", name=clean(model.name))
+        suite = ET.SubElement(suites, "testsuite", name=xml_text(model.name))
         for row in rows:
             for number, each in enumerate(row.by_fault):
                 _case(suite, each, beside=number > 0, fails=fails(each))
     if report.refused:
         suite = ET.SubElement(suites, "testsuite", name="sources")
         for refused in report.refused:
-            case = ET.SubElement(suite, "testcase", classname="sources", name=clean(refused.source))
-            ET.SubElement(case, "error", message=clean(refused.reason), type="refused")
+            case = ET.SubElement(suite, "testcase", classname="sources", name=xml_text(refused.source))
+            ET.SubElement(case, "error", message=xml_text(refused.reason), type="refused")
     if report.nothing:
         suite = ET.SubElement(suites, "testsuite", name="comparison")
         case = ET.SubElement(suite, "testcase", classname="comparison", name="something was compared")
-        ET.SubElement(case, "error", message=clean(f"NOTHING WAS COMPARED: {report.nothing}"), type="nothing")
+        ET.SubElement(case, "error", message=xml_text(f"NOTHING WAS COMPARED: {report.nothing}"), type="nothing")
     return junit_text(suites)
 
 
@@ -57,21 +57,21 @@ def _case(suite: ET.Element, row: Row, *, beside: bool, fails: bool | None) -> N
     time."""
     seconds = f"{0.0 if beside else row.timings.get('total', 0.0):.3f}"
     name = f"{row.platform}: {row.culprit.op} {row.word}" if beside and row.culprit else row.platform
-    case = ET.SubElement(suite, "testcase", classname=clean(row.model), name=clean(name), time=seconds)
-    text = clean(explain(row))
+    case = ET.SubElement(suite, "testcase", classname=xml_text(row.model), name=xml_text(name), time=seconds)
+    text = xml_text(explain(row))
     if row.broken:
-        ET.SubElement(case, "error", message=text, type="broken").text = clean(row.broken)
+        ET.SubElement(case, "error", message=text, type="broken").text = xml_text(row.broken)
     elif row.unknown:
         ET.SubElement(case, "error", message=text, type=row.word)
     elif fails and (row.known or not row.finding):
-        ET.SubElement(case, "failure", message=text, type=row.word).text = clean(row.message)
+        ET.SubElement(case, "failure", message=text, type=row.word).text = xml_text(row.message)
     elif row.verdict is None:
         ET.SubElement(case, "skipped", message=text)
     elif row.finding and row.known:
         ET.SubElement(case, "skipped", message=f"known finding: {text}")
     elif row.finding and fails is not False:
         failure = ET.SubElement(case, "failure", message=text, type=str(row.verdict))
-        failure.text = clean("\n".join([row.detail, row.message, *(f"{k}: {v}" for k, v in row.metrics.items())]))
+        failure.text = xml_text("\n".join([row.detail, row.message, *(f"{k}: {v}" for k, v in row.metrics.items())]))
     else:
         ET.SubElement(case, "system-out").text = text
 
@@ -89,6 +89,6 @@ def junit_text(suites: ET.Element) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
 
 
-def clean(text: str) -> str:
+def xml_text(text: str) -> str:
     """Returns the text without what XML 1.0 cannot hold."""
     return _UNPRINTABLE.sub("�", text)

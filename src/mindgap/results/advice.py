@@ -76,8 +76,8 @@ def _culprit_advice(platform: PlatformName, culprit: Culprit | None) -> str:
 
 
 def _export_advice(fault: Fault) -> str:
-    """What to do about a program whose own export is wrong or fails, by its reason, of a failure by the message's. A
-    decision by data that no line of the program makes is the compiler's own, as in Inductor's `scan`."""
+    """What to do about a program whose own export is wrong or fails. A failure's first reason is from its message and
+    decides; of wrong outputs the first kind of `_OF_EXPORT` does. A decision by data in no line is the compiler's."""
     if not isinstance(fault.culprit, SubmoduleCulprit):
         return ""
     failed, given = fault.verdict == "failed", {each.kind: _OF_EXPORT.get(each.kind) for each in fault.reasons}

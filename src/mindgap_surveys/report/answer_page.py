@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 
-from mindgap.report.junit import clean, junit_text
+from mindgap.report.junit import junit_text, xml_text
 from mindgap.results.answer_rows import AnswerRow
 from mindgap_surveys.report.study_page import Section, StudyPage, Text
 from mindgap_surveys.table import StudyTable
@@ -43,11 +43,11 @@ def answer_junit(rows: Sequence[AnswerRow]) -> str:
     not run or is not judged is an error."""
     suites = ET.Element("testsuites", name="mindgap")
     for subject in dict.fromkeys(row.subject for row in rows):
-        suite = ET.SubElement(suites, "testsuite", name=clean(subject))
+        suite = ET.SubElement(suites, "testsuite", name=xml_text(subject))
         for row in (each for each in rows if each.subject == subject):
-            name = clean(f"{row.platform}: {row.question}: {row.label}")
-            case = ET.SubElement(suite, "testcase", classname=clean(subject), name=name)
-            text = clean(" ".join(filter(None, (row.verdict, numbers_text(row.numbers), row.detail))))
+            name = xml_text(f"{row.platform}: {row.question}: {row.label}")
+            case = ET.SubElement(suite, "testcase", classname=xml_text(subject), name=name)
+            text = xml_text(" ".join(filter(None, (row.verdict, numbers_text(row.numbers), row.detail))))
             if row.state == "passed":
                 ET.SubElement(case, "system-out").text = text
             else:

@@ -24,10 +24,10 @@ from mindgap.own_path.runs import OwnRun
 from mindgap.platforms.name import parse
 from mindgap.platforms.onnxruntime import backend as onnxruntime_backend
 from mindgap.platforms.openvino.backend import properties
-from mindgap.platforms.pytorch.device.availability import processor
 from mindgap.results.advice import advised
 from mindgap.results.rows import Row
 from mindgap.run.outcome import Outcome
+from platforms.byte_products import ADDS_BYTE_PRODUCTS_EXACTLY
 
 X = np.random.default_rng(1).standard_normal((8, 64)).astype(np.float32)
 WEIGHT = np.random.default_rng(0).integers(0, 256, (64, 32)).astype(np.uint8)
@@ -63,7 +63,7 @@ def on_onnxruntime(file: Path, options: dict[str, str]) -> Any:
 
 @pytest.mark.parametrize("run", [on_openvino, on_onnxruntime])
 def test_with_the_option_the_products_are_exact(run: Any, file: Path) -> None:
-    if run is on_openvino and not {"avx512_vnni", "avx_vnni", "amx_int8"} & processor().flags:
+    if run is on_openvino and not ADDS_BYTE_PRODUCTS_EXACTLY:
         pytest.skip("OpenVINO quantises operands where the processor multiplies bytes")
     largest = np.abs(EXACT).max()
     assert np.abs(run(file, {}) - EXACT).max() > 1e-3 * largest, "by default the operand is quantised"

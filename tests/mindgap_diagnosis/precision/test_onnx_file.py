@@ -11,13 +11,10 @@ from onnx import helper, numpy_helper
 
 from mindgap.cli.sources import only_program, source_client
 from mindgap.graph import Graph, TensorStore
-from mindgap.platforms.pytorch.device.availability import processor
 from mindgap.platforms.registry import canonical
 from mindgap_diagnosis.precision.finding import Bound, Precision, find_precision
 from mindgap_diagnosis.precision.targets import opened_target
-
-#: Without them products of bytes are added in 16 bits, which saturate: further operators may be kept.
-_BYTES = {"avx512_vnni", "avx_vnni", "amx_int8"}
+from platforms.byte_products import ADDS_BYTE_PRODUCTS_EXACTLY
 
 Capture = Callable[[str], Graph]
 
@@ -112,7 +109,7 @@ def test_nodes_of_large_range_are_excluded_from_int8(capture: Capture, tmp_path:
     found = answer(capture, path, "onnxruntime/cpu", "int8", OfScores(0.05), tensors)
     assert found.before > 0.5
     assert "Concat_3" in {each.name for each in found.kept}
-    if _BYTES & processor().flags:
+    if ADDS_BYTE_PRODUCTS_EXACTLY:
         assert "Conv_0" not in {each.name for each in found.kept}
     assert found.lists["ONNX Runtime quantize_static"].startswith("nodes_to_exclude=[")
 

@@ -13,13 +13,10 @@ import torch
 from mindgap.cli.sources import only_program, source_client
 from mindgap.graph import Graph, TensorStore
 from mindgap.platforms.openvino.pytorch_frontend import import_openvino
-from mindgap.platforms.pytorch.device.availability import processor
 from mindgap.platforms.registry import canonical
 from mindgap_diagnosis.precision.finding import Bound, Precision, find_precision
 from mindgap_diagnosis.precision.targets import opened_target
-
-#: Without them products of bytes are added in 16 bits, which saturate: further operators may be kept.
-_BYTES = {"avx512_vnni", "avx_vnni", "amx_int8"}
+from platforms.byte_products import ADDS_BYTE_PRODUCTS_EXACTLY
 
 Capture = Callable[[str], Graph]
 
@@ -115,7 +112,7 @@ def test_nncf_leaves_out_the_layer_that_reads_the_outlier(
     # The printed scope names operators of OpenVINO's model: NNCF refuses others.
     scope = eval(listed.removeprefix("ignored_scope="), {"nncf": nncf})
     nodes = {each.name for each in found.kept}
-    assert len(nodes) == 1 or not _BYTES & processor().flags
+    assert len(nodes) == 1 or not ADDS_BYTE_PRODUCTS_EXACTLY
     assert [node for node in nodes if {node, f"{node}/WithoutBiases"} <= {*scope.names}]
 
 
