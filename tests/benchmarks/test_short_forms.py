@@ -59,6 +59,7 @@ SHORT_FORMS = (
         r"onnx: \d+ read, \d+ refused, 0 untyped",
     ),
     ShortForm("differential_tests_nnsmith.py", "jit 1", '"tests": 1', (needs_nnsmith,)),
+    ShortForm("dynamic_programs.py", "programs --count 3", r"3 programs, [1-9]\d* different calls"),
     ShortForm("everyday.py", "--only vision:perceptron -p cpu/jit", "1 things, 1 rows, 0 wrong"),
     ShortForm(
         "export_time.py", "bert --islands 3 --steps 1",

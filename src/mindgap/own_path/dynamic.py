@@ -28,17 +28,13 @@ _TOLD: Final = {
 }
 
 
-def _same(size: int) -> int:
-    return size
-
-
 @dataclass(frozen=True, slots=True)
 class _Place:
     """A dimension of a tensor among the arguments. `size`: of it, by the size of the dynamic dimension."""
 
     tensor: int
     axis: int
-    size: Callable[[int], int] = _same
+    size: Callable[[int], int] = int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +108,7 @@ def declared_dimensions(program: FlatProgram, declared: Any) -> DynamicDimension
             if not hint and not hasattr(root, "max"):
                 raise MindgapError(f"dynamic_shapes: {name}, dimension {axis}: {dimension!r} is no torch.export.Dim")
             called = unnamed.setdefault(given, f"{name}.{axis}") if hint else str(root.__name__)
-            places.setdefault(called, []).append(_Place(number, axis, getattr(dimension, "fn", _same)))
+            places.setdefault(called, []).append(_Place(number, axis, getattr(dimension, "fn", int)))
             high = root.max if isinstance(root.max, int) else 2 * given + 1
             sizes.setdefault(called, DynamicSize(called, max(int(root.min or 0), 2 if hint else 1), high))
     if not sizes:
@@ -179,7 +175,7 @@ def run_sizes(
         try:
             chosen.append((words, tensors, run_eagerly(eager, tensors)))
         except Exception as error:
-            left_out.append(f"{words} ({type(error).__name__})")
+            left_out.append(f"{words} ({error})")
     if not chosen:
         return Failure(f"the program itself refuses every other size: {', '.join(left_out)}", ours=True)
     exports: dict[str, Any] = {}

@@ -52,9 +52,9 @@ def parse_sizes(text: str) -> tuple[DynamicSize, ...]:
     sizes: list[DynamicSize] = []
     for each in text.split(","):
         read = _RANGE.fullmatch(each.strip())
-        if read is None or not 1 <= int(read["low"]) < int(read["high"]):
+        if read is None or int(read["low"]) >= int(read["high"]):
             raise MindgapError(
-                f"--dynamic {each}: write NAME=LOW..HIGH, as in batch=2..8 or tokens.1=1..128, with 1 ≤ LOW < HIGH"
+                f"--dynamic {each}: write NAME=LOW..HIGH, as in batch=2..8 or tokens.1=1..128, with LOW < HIGH"
             )
         sizes.append(DynamicSize(read["name"], int(read["low"]), int(read["high"])))
     return tuple(sizes)

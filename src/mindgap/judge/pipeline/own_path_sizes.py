@@ -23,19 +23,18 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
     if not sized.runs:
         left_open = Reason("sizes_not_compared", message=sized.reason)
         status = own.status if own.status in ("differs", "failed") else "not_compared"
-        about = dataclasses.replace(
-            own, status=status, detail=joined(own.detail, sentence(left_open)), reasons=(*own.reasons, left_open)
-        )
+        reasons = (*own.reasons, left_open)
+        about = dataclasses.replace(own, status=status, detail=joined(own.detail, sentence(left_open)), reasons=reasons)
         return dataclasses.replace(row, own_path=about)
     exported = sized.runs[0].apart
-    if exported is None:
-        wrong = [sized.runs[0]]
-    else:
-        limit = max(OTHER, 10 * exported)
-        wrong = [each for each in sized.runs[1:] if each.apart is None or each.apart > limit]
+    limit = max(OTHER, 10 * (exported or 0))
+    wrong = [each for each in sized.runs[1:] if each.apart is None or each.apart > limit]
+    wrong = [sized.runs[0]] if exported is None else wrong
     sizes = ", ".join(each.words for each in sized.runs)
-    if not wrong:
+    # What fails without dynamic dimensions too is no fault of theirs: the row has it already.
+    if not wrong or (exported is None and own.status == "failed"):
         about = f"one export with dynamic dimensions is right at {sizes}{left_out}"
+        about = "with dynamic dimensions it fails too" if wrong else about
         return dataclasses.replace(row, own_path=dataclasses.replace(own, detail=joined(own.detail, about)))
     alike: dict[str, list[str]] = {}
     for each in wrong:
@@ -51,7 +50,10 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
     line = next((each.line for each in wrong if each.line), line_of(run, located.path)) or located.line
     causes = why(run, located.path)
     text = with_sentences(f"{detail}{where_words(located, run)}", causes)
-    fault = Fault(submodule_culprit(located.path, line), "export", detail=text, reasons=(wrong_sizes, *causes))
+    # An export that is right at another size holds no size: where it only fails, the runtime refuses that size.
+    held = exported is None or any(each.apart is not None for each in wrong) or len(wrong) == len(sized.runs) - 1
+    reasons = (wrong_sizes, *causes) if held else causes
+    fault = Fault(submodule_culprit(located.path, line), "export", detail=text, reasons=reasons)
     return with_fault(row, fault, dataclasses.replace(own, status="differs", detail=joined(own.detail, detail)))
 
 
