@@ -1,8 +1,7 @@
 """Writes programs whose batch and length vary, to compare one export of each at several sizes.
 
     python benchmarks/dynamic_programs.py programs --count 200 --seed 1
-    mindgap diff $(printf '%s:make ' programs/*.py) -p cpu/inductor -p onnxruntime/cpu -p openvino/cpu \\
-        --dynamic x.0=0..17,x.1=1..33 --store programs.store
+    mindgap diff programs/*.py -p cpu/inductor -p onnxruntime/cpu -p openvino/cpu --dynamic x.0=0..17,x.1=1..33
 
 A program applies `--steps` drawn calls to a float tensor [3, 5, 8] and to what it made of it. A call is kept if eager
 mode takes it at the sizes of `SIZES`, and each output is finite there and moderate. So what an export refuses or

@@ -154,6 +154,7 @@ def parse(text: str) -> Source:
     """Parses a source. Raises `SourceError` if it has no known form."""
     match = _OPTIONS.search(text)
     body = text[: match.start()] if match else text
+    body += ":make" if body.endswith(".py") else ""
     pairs = match.group(1).split("&") if match else []
     options = dict(pair.split("=", 1) for pair in pairs)
     head, colon, tail = body.partition(":")

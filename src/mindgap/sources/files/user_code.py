@@ -94,7 +94,8 @@ def _named(path: str, name: str) -> tuple[Any, UserImports]:
         module, imports = _loaded(path)
     if not hasattr(module, name):
         callables = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
-        raise SourceError(f"{path}: it has no function {name!r}{suggest(name, callables)}")
+        others = suggest(name, callables) or f"; it has {', '.join(callables[:9]) or 'none'}"
+        raise SourceError(f"{path}: it has no function {name!r}{others}")
     return getattr(module, name), imports
 
 
