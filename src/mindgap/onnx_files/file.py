@@ -229,7 +229,8 @@ def expanded(model: Any) -> Any:
     if model.functions:
         model = inliner.inline_local_functions(model)
     missing = _missing(model.graph)
-    bodies = [("", op) for op in missing if onnx.defs.has(op) and _has_body(onnx.defs.get_schema(op))]
+    schemas = {op: onnx.defs.get_schema(op) for op in missing if onnx.defs.has(op)}
+    bodies = [("", op) for op, s in schemas.items() if s.has_function or s.has_context_dependent_function]
     if bodies:
         try:
             model = inliner.inline_selected_functions(
@@ -270,10 +271,6 @@ def _newer(model: Any) -> Any:
 
 def _counted(op: str, node: str, count: int) -> str:
     return f"operator {op} (node {node}{f' and {count - 1} more' if count > 1 else ''})"
-
-
-def _has_body(schema: Any) -> bool:
-    return schema.has_function or schema.has_context_dependent_function
 
 
 def _missing(graph: Any) -> dict[str, tuple[str, int]]:

@@ -29,12 +29,14 @@ class DynamicSize:
 
 @dataclass(frozen=True, slots=True)
 class SizeRun:
-    """One run at other sizes. `words`: `batch=7`. `apart`: how far from eager mode, None where it failed: `message`."""
+    """One run at other sizes. `words`: `batch=7`. `apart`: how far from eager mode, None where it failed: `message`.
+    `moves`: how far eager mode moves by rounding, as of `rounding_moves`; 0 where `apart` is small."""
 
     words: str
     apart: float | None
     message: str = ""
     line: str = ""
+    moves: float = 0.0
 
 
 def size_words(sizes: Mapping[str, int]) -> str:

@@ -108,7 +108,10 @@ class UserProgram(OwnProgram):
                 return None
             header = self.client.ask("sizes", self.source, platform, runner, sizes=self._sizes()).header
         except (WorkerFailed, MindgapError) as error:
-            return SizedRuns((), reason=str(error))
+            crashed = isinstance(error, WorkerFailed) and error.fault == "crash" and not error.outside
+            if not crashed or isinstance(error, CannotOpen) or self.client.stopped:
+                return SizedRuns((), reason=str(error))
+            return SizedRuns((SizeRun("one of the sizes", None, str(error)),))
         if header["failure"] is not None:
             failure = header["failure"]
             if failure["ours"] or failure["refused"]:

@@ -58,11 +58,11 @@ _AT_IMPORT: Final = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE")
 _LATER: Final = frozenset({"TORCHINDUCTOR_CACHE_DIR"})
 
 
-def own_path_service(_: Channel) -> Service:
+def own_path_service(channel: Channel) -> Service:
     """Runs programs by runners."""
     importlib.import_module("mindgap.sources")
     warnings.simplefilter("ignore")
-    programs = Programs()
+    programs = Programs(on_stage=lambda stage: channel.send({"stage": stage}))
     answers = {"run": programs.run, "sizes": programs.sizes, "locate": programs.locate, "eager": programs.eager}
     answers |= {"sensitivity": programs.sensitivity, "check_sizes": programs.check_sizes, "changes": programs.changes}
 
@@ -103,8 +103,9 @@ def _compiler_variables() -> dict[str, str]:
 class Programs:
     """Keeps the program that was built last, and what is known of it."""
 
-    def __init__(self, built: Built | None = None) -> None:
-        """`built`: the program of the source "", for a process that has it already."""
+    def __init__(self, built: Built | None = None, on_stage: Callable[[str], object] = str) -> None:
+        """`built`: the program of the source "", for a process that has it already. `on_stage`: is given what runs."""
+        self._on_stage = on_stage
         self._source: str | None = None
         self._built: Built | None = built
         self._given = built
@@ -257,11 +258,12 @@ class Programs:
 
         flat = self._flat(header)
         dimensions = self._dimensions(flat, header)
-        outcome = run_sizes(flat, self._flat(header), requested_runner(header), dimensions, header["file"])
+        runner, eager = requested_runner(header), self._flat(header)
+        outcome = run_sizes(flat, eager, runner, dimensions, header["file"], self._on_stage)
         if isinstance(outcome, Failure):
             at = [size_words(each) for each in dimensions.chosen(flat)[:1]]
             return {"kind": "sized", "failure": dataclasses.asdict(outcome), "at": at}, ()
-        runs = [[run.words, run.apart, run.message, run.line] for run in outcome[0]]
+        runs = [dataclasses.astuple(run) for run in outcome[0]]
         return {"kind": "sized", "failure": None, "runs": runs, "left_out": outcome[1]}, ()
 
     def check_sizes(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:

@@ -111,26 +111,6 @@ def thread_count(options: Options) -> int | None:
     return int(options["threads"]) if "threads" in options else None
 
 
-def _no_variables(options: Options) -> Mapping[str, str]:
-    return {}
-
-
-def _present() -> str:
-    return ""
-
-
-def _no_script(options: Options) -> None:
-    return None
-
-
-def _no_file(options: Options, file: str) -> None:
-    return None
-
-
-def _own_front_end(options: Options) -> str:
-    return ""
-
-
 @dataclass(frozen=True, eq=False)
 class HostRuntime:
     """A backend of a runtime on the host's processors. Imports no framework before `open`.
@@ -149,16 +129,16 @@ class HostRuntime:
     modules: Mapping[str, str]
     platform: Callable[[Options], Platform]
     declared: Sequence[Option] = ()
-    variables: Callable[[Options], Mapping[str, str]] = _no_variables
-    missing: Callable[[], str] = _present
-    script: Callable[[Options], ScriptRunner | None] = _no_script
+    variables: Callable[[Options], Mapping[str, str]] = lambda _: {}
+    missing: Callable[[], str] = str
+    script: Callable[[Options], ScriptRunner | None] = lambda _: None
     stage_at_fault: Callable[[VariantRuns], Stage] | None = None
     packages: tuple[str, ...] = ()
     recipe: Path | None = None
-    front_end: Callable[[Options], str] = _own_front_end
+    front_end: Callable[[Options], str] = lambda _: ""
     forkable: bool = False
     file_suffixes: tuple[str, ...] = ()
-    file_script: Callable[[Options, str], ScriptRunner | None] = _no_file
+    file_script: Callable[[Options, str], ScriptRunner | None] = lambda _, file: None
     alternatives: tuple[Alternative, ...] = ()
     execution: str = ""
 

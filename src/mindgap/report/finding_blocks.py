@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from mindgap.graph.compare.culprit import Culprit, DtypePolicy, SubmoduleCulprit
+from mindgap.graph.compare.culprit import DtypePolicy, SubmoduleCulprit
 from mindgap.report.words import METRICS, MOST_TEXT, classes, clean, fault_name, figure, number, reason, word_text
 from mindgap.workflows.diff import Report, Row
 
@@ -88,7 +88,9 @@ def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Blo
     )
     known = " (known)" if first.known else ""
     alone = len(models) == 1
-    label = _label(first) if alone and not _is_named(first.culprit) else ""
+    # The name of a submodule without a line is the culprit's.
+    named_already = isinstance(first.culprit, SubmoduleCulprit) and not first.culprit.line
+    label = _label(first) if alone and not named_already else ""
     named_rows = {str(row.platform) if alone else row.model: row for row in rows}
     more = f" and {len(models) - _MOST_NAMES} more" if len(models) > _MOST_NAMES else ""
     named = ", ".join(models[:_MOST_NAMES]) + more
@@ -106,11 +108,6 @@ def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Blo
     }
     fields = tuple((name, text) for name in LABELS if (text := clean(values.get(name, ""))))
     return Block(first.word, f"{word_text(first.word)}{known}: {named} on {', '.join(platforms)}", fields)
-
-
-def _is_named(culprit: Culprit | None) -> bool:
-    """Whether a submodule has no line: its name is the culprit's."""
-    return isinstance(culprit, SubmoduleCulprit) and not culprit.line
 
 
 def is_of_export(row: Row) -> bool:

@@ -147,9 +147,9 @@ def resized(
         if shape == given.spec.shape and not (positions and array.max() >= new):
             inputs.append(given)
             continue
-        small = np.ascontiguousarray(
-            array[tuple(_range(*sizes, last) for sizes in zip(array.shape, shape, strict=True))]
-        ).reshape(shape)
+        sizes = zip(array.shape, shape, strict=True)
+        window = tuple(slice(before - after, before) if last else slice(after) for before, after in sizes)
+        small = np.ascontiguousarray(array[window]).reshape(shape)
         small = small % new if positions and new else small
         inputs.append(Input(_respec(given.spec, shape), kept(given, small), given.role))
     nodes = with_arguments(graph, lambda arg: _replaced(arg, old, new)) if attributes else graph.nodes
@@ -214,7 +214,7 @@ def simpler_arguments(arg: Arg) -> list[Arg]:
             return [False] if arg else []
         case int():
             return [n for n in dict.fromkeys((0, 1, 2, abs(arg), arg // 2)) if (abs(n), n < 0) < (abs(arg), arg < 0)]
-        case float() if math.isfinite(arg) and not _power_of_ten(arg):
+        case float() if math.isfinite(arg) and not f"{arg:e}".startswith("1.000000e"):
             near = [float(round(arg))] if abs(arg) < 1e15 else []
             return [n for n in (0.0, 1.0, 2.0, *near, float(f"{arg:.1g}"), float(f"{arg:.2g}")) if n != arg]
         case tuple() if arg and not any(isinstance(item, (Ref, tuple)) for item in arg):
@@ -224,14 +224,6 @@ def simpler_arguments(arg: Arg) -> list[Arg]:
             return simpler_forms
         case _:
             return []
-
-
-def _power_of_ten(value: float) -> bool:
-    return value != 0 and f"{value:e}".startswith("1.000000e")
-
-
-def _range(size: int, kept: int, last: bool) -> slice:
-    return slice(size - kept, size) if last else slice(kept)
 
 
 def _with_input(graph: Graph, number: int, given: Input) -> Graph:

@@ -28,7 +28,7 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
         return dataclasses.replace(row, own_path=about)
     exported = sized.runs[0].apart
     limit = max(OTHER, 10 * (exported or 0))
-    wrong = [each for each in sized.runs[1:] if each.apart is None or each.apart > limit]
+    wrong = [each for each in sized.runs[1:] if each.apart is None or each.apart > max(limit, 10 * each.moves)]
     wrong = [sized.runs[0]] if exported is None else wrong
     sizes = ", ".join(each.words for each in sized.runs)
     # What fails without dynamic dimensions too is no fault of theirs: the row has it already.

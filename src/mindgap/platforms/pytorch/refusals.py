@@ -27,7 +27,8 @@ def refusing(error: BaseException) -> tuple[MessageRow, BaseException] | None:
     for cause in reversed(causes(error)):
         # A subclass counts as the classes that it derives from.
         for known in type(cause).__mro__:
-            row = TABLE.find(_head(message_of(cause)), known.__name__)
+            # The first lines alone: compilers append stacks that quote other errors.
+            row = TABLE.find("\n".join(message_of(cause).splitlines()[:3]), known.__name__)
             if row is not None:
                 return (row, cause) if row.kind == "refusal" else None
     return None
@@ -45,11 +46,6 @@ def refused_operator(error: BaseException) -> str | None:
         if match:
             return f"aten.{match[1]}.{match[2] or 'default'}"
     return None
-
-
-def _head(text: str) -> str:
-    """Returns the first lines: compilers append stacks that quote other errors."""
-    return "\n".join(text.splitlines()[:3])
 
 
 def _line(text: str) -> str:

@@ -225,7 +225,8 @@ class Store:
         tables = self._read_all(names)
         if len(tables) < 2:
             return 0
-        together = pa.concat_tables([_table_in(data) for _, data in tables])
+        files = [pq.ParquetFile(pa.BufferReader(data)) for _, data in tables]
+        together = pa.concat_tables([file.read(use_threads=False) for file in files])
         stamp = [(column, "ascending") for column in ("_written", "_writer", "_seq")]
         new = self.publish(
             table, together.sort_by(stamp).cast(table.schema).replace_schema_metadata(table.schema.metadata)
@@ -299,10 +300,6 @@ def _groups(sizes: Mapping[str, int]) -> Iterator[list[str]]:
             group, total = [], 0
     if group:
         yield group
-
-
-def _table_in(data: bytes) -> pa.Table:
-    return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
 
 
 def _marker() -> bytes:

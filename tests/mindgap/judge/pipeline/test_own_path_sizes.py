@@ -35,3 +35,9 @@ def test_what_fails_without_dynamic_dimensions_too_is_no_fault_of_theirs() -> No
 def test_an_export_holds_a_size_unless_it_only_fails_at_some(runs: list[SizeRun], held: bool) -> None:
     (fault,) = judged(OwnPath("same"), EXPORTED, *runs).faults
     assert ("dynamic_size" in [reason.kind for reason in fault.reasons]) == held
+
+
+def test_a_difference_that_rounding_makes_at_a_size_is_none() -> None:
+    apart = SizeRun("batch=17", 0.065, moves=0.01)
+    assert not judged(OwnPath("same"), EXPORTED, apart).faults
+    assert judged(OwnPath("same"), EXPORTED, SizeRun("batch=17", 0.065, moves=0.001)).faults
