@@ -229,7 +229,7 @@ def expanded(model: Any) -> Any:
     if model.functions:
         model = inliner.inline_local_functions(model)
     missing = _missing(model.graph)
-    schemas = {op: onnx.defs.get_schema(op) for op in missing if onnx.defs.has(op)}
+    schemas: dict[str, Any] = {op: onnx.defs.get_schema(op) for op in missing if onnx.defs.has(op)}
     bodies = [("", op) for op, s in schemas.items() if s.has_function or s.has_context_dependent_function]
     if bodies:
         try:

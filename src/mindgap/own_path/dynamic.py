@@ -208,7 +208,7 @@ class _Rounded(TorchDispatchMode):
     """Moves each float that a call computes up or down by a unit in the last place of its dtype, drawn by a seed."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__()
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
         self._generator = torch.Generator().manual_seed(seed)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -109,10 +109,8 @@ def _run_in_both(text: str, faulty: Version, expected: Version) -> Reproducer:
         status, printed, _ = run_alone(text, faulty.runs_on.python, faulty.runs_on.host)
     right, other, _ = run_alone(text, expected.runs_on.python, expected.runs_on.host)
     results = ((faulty, status if status == first else 2, printed), (expected, right, other))
-    ends = [(each, _SHOWN.get(end, "could not be checked"), output) for each, end, output in results]
-    runs = tuple(
-        VersionRun(each.platform, end, output.partition("\n")[0][:_FIRST], output) for each, end, output in ends
-    )
+    runs = tuple(VersionRun(one.platform, _SHOWN.get(end, "could not be checked"), out.partition("\n")[0][:_FIRST], out)
+                 for one, end, out in results)  # fmt: skip
     return Reproducer(text, (first, status, right) == (1, 1, 0), printed, runs)
 
 
