@@ -94,9 +94,10 @@ def answer_of(folder: Path, row: Drawn) -> Path:
 
 
 def write_scripts(campaign: Path, folder: Path, rows: list[Drawn]) -> None:
-    """The scripts that are not there yet. One pool of regions is read for all of them."""
+    """The scripts that are not there yet. One pool of regions is read and prepared for all of them."""
     opened = open_directory(campaign)
-    case_file.load_pool = functools.cache(case_file.load_pool)
+    mergers = functools.cache(lambda path, load=case_file.load_pool, prepare=case_file.Merger: prepare(load(path)))
+    case_file.load_pool, case_file.Merger = (lambda path: path), mergers
     for row in rows:
         path = script_of(folder, row)
         if path.exists():
