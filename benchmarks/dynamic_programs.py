@@ -16,7 +16,6 @@ from random import Random
 from typing import Any, Final
 
 import torch
-from torch.nn import functional
 
 #: Batch and length at which a program must run: those of the export, and others that are next to the width of a vector.
 SIZES = ((3, 5), (1, 2), (2, 16), (8, 33))
@@ -196,13 +195,6 @@ def make():
 '''
 
 
-class Weights:
-    """What a program's calls name `self`."""
-
-    weight = torch.linspace(-1, 1, 64).reshape(8, 8)
-    kernel = torch.linspace(-1, 1, 96).reshape(4, 8, 3)
-
-
 def sound(value: Any) -> bool:
     """Whether an output is a tensor of at most 100,000 elements that are finite and moderate."""
     if not isinstance(value, torch.Tensor) or not 0 < value.numel() <= 100_000:
@@ -216,7 +208,9 @@ def drawn(draw: Random, steps: int) -> tuple[list[str], list[str]]:
     for batch, length in SIZES:
         torch.manual_seed(0)
         values.append({"x": torch.randn(batch, length, 8)})
-    lines, read = list[str](), set[str]()
+    lines, read, space = list[str](), set[str](), dict[str, Any]()
+    exec(PROGRAM.format(lines="", outputs="x"), space)
+    space["self"] = space["Program"]()
     for _ in range(20 * steps):
         if len(lines) == steps:
             break
@@ -237,7 +231,7 @@ def drawn(draw: Random, steps: int) -> tuple[list[str], list[str]]:
         results: list[torch.Tensor] = []
         for each in values:
             try:
-                result = eval(line, {"torch": torch, "functional": functional, "self": Weights}, dict(each))
+                result = eval(line, space, dict(each))
             except Exception:
                 break
             if not sound(result):

@@ -10,7 +10,6 @@ can be killed and started again. Exits 1 if a script could not be made, or impor
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
 import subprocess
@@ -94,10 +93,8 @@ def answer_of(folder: Path, row: Drawn) -> Path:
 
 
 def write_scripts(campaign: Path, folder: Path, rows: list[Drawn]) -> None:
-    """The scripts that are not there yet. One pool of regions is read and prepared for all of them."""
+    """The scripts that are not there yet."""
     opened = open_directory(campaign)
-    mergers = functools.cache(lambda path, load=case_file.load_pool, prepare=case_file.Merger: prepare(load(path)))
-    case_file.load_pool, case_file.Merger = (lambda path: path), mergers
     for row in rows:
         path = script_of(folder, row)
         if path.exists():

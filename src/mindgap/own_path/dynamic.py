@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Final
@@ -196,7 +197,7 @@ def run_sizes(
             runs.append(SizeRun(words, None, results.message, results.line))
         else:
             apart = distance(results, expected)
-            moves = rounding_moves(eager, tensors, expected) if apart > FAR else 0.0
+            moves = rounding_moves(eager, tensors, expected) if FAR < apart < math.inf else 0.0
             runs.append(SizeRun(words, apart, moves=moves))
     if all(each.apart is not None and each.apart < FAR for each in runs) or any(each.line for each in runs):
         return runs, left_out
@@ -205,7 +206,12 @@ def run_sizes(
 
 
 class _Rounded(TorchDispatchMode):
-    """Moves each float that a call computes up or down by a unit in the last place of its dtype, drawn by a seed."""
+    """Moves each float that a call computes up or down by a unit in the last place of its dtype, drawn by a seed.
+
+    Views, what is written in place, float8, and the results of operators of higher order stay as they are.
+    """
+
+    supports_higher_order_operators = True
 
     def __init__(self, seed: int) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
@@ -213,14 +219,15 @@ class _Rounded(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        aliases = func._schema.is_mutable or any(each.alias_info for each in func._schema.returns)
+        schema = getattr(func, "_schema", None)
+        aliases = schema is None or schema.is_mutable or any(each.alias_info for each in schema.returns)
         return result if aliases else tree_map_only(torch.Tensor, self._moved, result)
 
     def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
-        if not tensor.is_floating_point():
+        if not tensor.is_floating_point() or tensor.itemsize < 2 or tensor.layout is not torch.strided:
             return tensor
         signs = torch.randint(0, 2, tensor.shape, generator=self._generator) * 2 - 1
-        return tensor.mul_((1 + torch.finfo(tensor.dtype).eps * signs).to(tensor.dtype))
+        return tensor * (1 + torch.finfo(tensor.dtype).eps * signs).to(tensor.dtype)
 
 
 def rounding_moves(program: FlatProgram, tensors: Sequence[torch.Tensor], expected: Sequence[Array]) -> float:

@@ -49,9 +49,7 @@ def record_answers(store: Store, kind: str, rows: Sequence[AnswerRow], settings:
     }
     with store.writer() as writer:
         writer.append("runs", about)
-        writer.append("answers", [{"run": run, **asdict(row), "numbers": _numbers(row)} for row in rows])
+        numbers = [{name: float(number) for name, number in row.numbers.items()} for row in rows]
+        answers = [{"run": run, **asdict(row), "numbers": each} for row, each in zip(rows, numbers, strict=True)]
+        writer.append("answers", answers)
     return run
-
-
-def _numbers(row: AnswerRow) -> dict[str, float]:
-    return {name: float(number) for name, number in row.numbers.items()}

@@ -154,7 +154,6 @@ def parse(text: str) -> Source:
     """Parses a source. Raises `SourceError` if it has no known form."""
     match = _OPTIONS.search(text)
     body = text[: match.start()] if match else text
-    body += ":make" if body.endswith(".py") else ""
     pairs = match.group(1).split("&") if match else []
     options = dict(pair.split("=", 1) for pair in pairs)
     head, colon, tail = body.partition(":")
@@ -165,6 +164,7 @@ def parse(text: str) -> Source:
     for suffix, scheme in (".mindgap", "model"), *((each.suffix, each.scheme) for each in formats().values()):
         if body.endswith(suffix):
             return Source(text, scheme, body, options)
+    body += ":make" if body.endswith(".py") else ""
     path, colon, name = body.rpartition(":")
     called, hash_, item = name.partition("#")
     if colon and path and called.isidentifier() and (not hash_ or item.isdecimal()):

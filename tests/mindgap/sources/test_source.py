@@ -22,6 +22,7 @@ def test_a_source_is_put_together_from_what_it_was_taken_apart_into(scheme, name
 def test_files_modules_records_and_patterns():
     assert parse("my/model.py:make").scheme == "python"
     assert parse("my/model.py?seed=3").target == "my/model.py:make"
+    assert parse("hub:owner/name.py").target == "owner/name.py"
     assert parse("package.module:make?seed=3").options == {"seed": "3"}
     assert parse("records:a/b.parquet#timm/resnet18").target == "a/b.parquet#timm/resnet18"
     assert parse("records:b.parquet#timm/resnet1?").target == "b.parquet#timm/resnet1?"

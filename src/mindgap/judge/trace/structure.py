@@ -39,7 +39,7 @@ def side_to_blame(declared: TensorSpec | None, ours: Array, theirs: Array) -> Bl
     """The side that does not give what the graph declares."""
     if declared is None:
         return "undecided"
-    right = [_is(declared, array) for array in (ours, theirs)]
+    right = [(dtype_name(each.dtype), each.shape) == (declared.dtype, declared.shape) for each in (ours, theirs)]
     return "undecided" if right[0] == right[1] else "reference" if right[0] else "platform"
 
 
@@ -62,10 +62,6 @@ def note_of_silence(graph: Graph, examined: Sequence[Examined], words: Sequence[
     return (
         f"; the float64 shadow has another shape than the graph declares and says nothing of output {', '.join(silent)}"
     )
-
-
-def _is(spec: TensorSpec, array: Array) -> bool:
-    return dtype_name(array.dtype) == spec.dtype and array.shape == spec.shape
 
 
 def _spelled(array: Array) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 from mindgap.aten.tape import Tape
@@ -87,7 +89,14 @@ def _described(directory: CampaignDirectory, row: Mapping[str, Any]) -> Graph | 
     rows = directory.store.rows("SELECT variant FROM graphs WHERE graph = ?", [row["graph"]])
     if not rows or not rows[0]["variant"] or not (directory.path / POOL).exists():
         return None
-    return Merger(load_pool(directory.path / POOL)).assembly(Variant.from_json(rows[0]["variant"])).graph()
+    pool = directory.path / POOL
+    return _merger(pool, pool.stat().st_mtime_ns).assembly(Variant.from_json(rows[0]["variant"])).graph()
+
+
+@functools.lru_cache(maxsize=1)
+def _merger(pool: Path, _: int) -> Merger:
+    """Prepares a pool, which takes seconds, once for all cases. `_`: when the file was last written."""
+    return Merger(load_pool(pool))
 
 
 def _packed(directory: CampaignDirectory, row: Mapping[str, Any]) -> Graph | None:

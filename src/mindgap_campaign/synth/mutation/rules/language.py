@@ -162,26 +162,14 @@ def _no_spec(_: Any) -> TensorSpec:
     raise RuleError("a pattern's constants cannot speak of tensors")
 
 
-def _divided(a: float, b: float) -> float:
-    return a / b
-
-
-def _whole_part(a: int, b: int) -> int:
-    return a // b
-
-
-def _power(a: float, b: float) -> float:
-    return math.pow(a, b)
-
-
 _ARITHMETIC: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: _divided,
-    ast.FloorDiv: _whole_part,
+    ast.Div: lambda a, b: a / b,
+    ast.FloorDiv: lambda a, b: a // b,
     ast.Mod: operator.mod,
-    ast.Pow: _power,
+    ast.Pow: math.pow,
 }
 _COMPARISONS: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.Eq: operator.eq,
