@@ -75,9 +75,9 @@ $(BIN)/pip:
 
 # One stamp per kind of environment: pip runs again only if its input files have changed.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/pip
-	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[all]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/pip
-	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	@touch $@ $(VENV)/.installed

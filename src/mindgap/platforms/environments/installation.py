@@ -158,9 +158,9 @@ def install(python: str, arguments: Sequence[str], uv: str | None) -> None:
     if uv is not None:
         command = [uv, "pip", "install", "--quiet", "--python", python]
     elif has_pip():
-        command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile"]
+        command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
     else:
-        command = [python, "-m", "pip", "install", "--quiet", "--no-compile"]
+        command = [python, "-m", "pip", "install", "--quiet"]
     run([*command, *arguments], f"{' '.join(arguments)} cannot be installed")
 
 
